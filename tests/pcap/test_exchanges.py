@@ -24,7 +24,7 @@ from tests.support.captured_conversations import (
 from tests.support.simulated_capture import STEP, Connection, SimulatedCapture
 from wirescan import Fault, FrameError, Limits, kafka, liftbridge, lumberjack, nats, pcap, thrift
 from wirescan.frames.exchange import NO_RESPONSE
-from wirescan.frames.pairing import pair_in_order
+from wirescan.frames.pairing import pair_in_order, pair_latest
 from wirescan.frames.value_numbers import number_values
 from wirescan.pcap import waiting_frames
 from wirescan.reading.chunked import iter_tables
@@ -57,6 +57,27 @@ def test_pairs_are_those_of_a_queue_for_each_key(requests, responses):
         for n in (0, 1)
     ]
     assert pair_in_order(*columns).tolist() == pair_slowly(requests, responses)
+
+
+@given(requests=SENT, responses=SENT)
+def test_latest_pairs_are_those_of_one_request_for_each_key(requests, responses):
+    requests.sort(key=lambda item: item[1])
+    responses.sort(key=lambda item: item[1])
+    events = [(packet, 0, key, i) for i, (key, packet) in enumerate(requests)]
+    events += [(packet, 1, key, i) for i, (key, packet) in enumerate(responses)]
+    waiting = {}
+    expected = [NO_RESPONSE] * len(responses)
+    for _, is_response, key, i in sorted(events):
+        if is_response:
+            expected[i] = waiting.pop(key, NO_RESPONSE)
+        else:
+            waiting[key] = i
+    columns = [
+        np.array([item[n] for item in items], np.int64)
+        for items in (requests, responses)
+        for n in (0, 1)
+    ]
+    assert pair_latest(*columns).tolist() == expected
 
 
 @given(
@@ -284,8 +305,8 @@ def test_messages_that_want_no_ack_take_none():
     assert table["offset"].tolist() == [-1, 7]
 
 
-def test_a_request_before_an_answered_one_waits_no_longer(tmp_path):
-    """The second request with the id 1 must not be answered as the first one."""
+def test_a_response_answers_the_last_request_with_its_id(tmp_path):
+    """The second request with the id 1 is answered, and not the first one."""
     turns = []
     for correlation_id in (1, 2):
         turns.append((0, kafka.encode_request("ApiVersions", 0, correlation_id=correlation_id)))

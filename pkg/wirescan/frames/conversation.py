@@ -11,6 +11,7 @@ import numpy as np
 from wirescan.frames.columns import Column
 
 if TYPE_CHECKING:
+    from wirescan.frames.exchange import SentFrames
     from wirescan.frames.table import FrameTable
 
 
@@ -26,9 +27,9 @@ class Conversation:
     Attributes:
         ports: the usual ports of servers. Bytes of other ports are read if they show the format.
         sender: who sends such frames: "client" or "server". None: both do.
-        label: a function of a table of such frames and an array with the number of each frame's
-            connection, and of the same for the frames of `answers`, that returns the rows with the
-            columns that follow from those frames, and the number of bad rows. Optional.
+        label: a function of such frames and of the frames of `answers`, both as `SentFrames`, that
+            returns the rows with the columns that follow from those frames, and the number of bad
+            rows. Optional.
         answers: the name of the format of the frames that these answer; only with `label`.
         keylog: the path of a file with the secrets of TLS connections, which are decrypted. The
             option `keylog` of a format sets it.
@@ -36,9 +37,7 @@ class Conversation:
 
     ports: tuple[int, ...] = ()
     sender: Literal["client", "server"] | None = None
-    label: (
-        Callable[[FrameTable, np.ndarray, FrameTable, np.ndarray], tuple[np.ndarray, int]] | None
-    ) = None
+    label: Callable[[SentFrames, SentFrames], tuple[np.ndarray, int]] | None = None
     answers: str | None = None
     keylog: str | None = None
 

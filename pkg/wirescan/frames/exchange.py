@@ -27,7 +27,8 @@ class SentFrames:
     Attributes:
         table: the frames. Bad ones are among them.
         connection: int64 array, the number of each frame's connection.
-        packet: int64 array, the number of the packet with its first byte.
+        packet, last_packet: int64 arrays, the numbers of the packets with the first and the last
+            byte.
         is_to_server: bool array, whether the client sent it.
         is_new: bool array. False for frames that were paired before and still have no response.
             They are no responses.
@@ -38,6 +39,7 @@ class SentFrames:
     table: FrameTable
     connection: np.ndarray
     packet: np.ndarray
+    last_packet: np.ndarray
     is_to_server: np.ndarray
     is_new: np.ndarray
 

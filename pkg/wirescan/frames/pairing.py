@@ -80,3 +80,26 @@ def pair_in_order(
     is_answered = places < ends
     found[order[requests[is_answered]]] = order[answers[places[is_answered]]] - count
     return found
+
+
+def pair_latest(
+    request_keys: np.ndarray,
+    request_packets: np.ndarray,
+    response_keys: np.ndarray,
+    response_packets: np.ndarray,
+) -> np.ndarray:
+    """Return the index of the request of each response, or NO_RESPONSE: an int64 array.
+
+    A response answers the last request of its key before it, unless another response did. The
+    arguments are those of `pair_in_order`.
+    """
+    count = len(request_keys)
+    keys = np.concatenate([request_keys, response_keys])
+    packets = np.concatenate([request_packets, response_packets])
+    is_request = np.arange(len(keys)) < count
+    order = np.lexsort((~is_request, packets, keys))
+    before, after = order[:-1], order[1:]
+    is_pair = (keys[before] == keys[after]) & is_request[before] & ~is_request[after]
+    requests = np.full(len(response_keys), NO_RESPONSE, np.int64)
+    requests[after[is_pair] - count] = before[is_pair]
+    return requests

@@ -74,7 +74,7 @@ def pair_publications(
     found = np.full(len(requests), NO_RESPONSE, np.int64)
     found[expecting] = pair_in_order(
         keys[: len(requests)][expecting],
-        asked.packet[request_frames[expecting]],
+        asked.last_packet[request_frames[expecting]],
         keys[len(requests) :],
         answers.packet[reply_frames],
     )

@@ -39,7 +39,7 @@ def pair_requests(asked: SentFrames, answers: SentFrames, *, limits: Limits) -> 
     )
     found = pair_in_order(
         asked.side[requests] << 32 | reply_numbers,
-        asked.packet[requests],
+        asked.last_packet[requests],
         answers.other_side[replies] << 32 | subject_numbers,
         answers.packet[replies],
     )

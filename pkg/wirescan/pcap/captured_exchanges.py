@@ -25,7 +25,8 @@ from wirescan.pcap.constants import Direction
 from wirescan.pcap.derived_rows import list_names, make_bad_rows
 from wirescan.pcap.files import FILES
 from wirescan.pcap.flow_tables import copy_flows
-from wirescan.pcap.frame_times import NO_LATENCY, NO_TIME, compute_end, read_first
+from wirescan.pcap.frame_times import NO_LATENCY, NO_TIME
+from wirescan.pcap.sent_frames import SENT, make_sent_frames, read_sent
 from wirescan.pcap.stream_frames import (
     STREAMS,
     CapturedFrames,
@@ -37,19 +38,6 @@ from wirescan.pcap.stream_frames import (
 )
 from wirescan.pcap.waiting_frames import choose_newest, copy_frames
 
-# When and how a frame was sent. `flow` is the row of its connection.
-SENT = np.dtype(
-    [
-        ("connection", "i8"),
-        ("flow", "i8"),
-        ("position", "i8"),
-        ("size", "i8"),
-        ("packet", "i8"),
-        ("time", "i8"),
-        ("time_end", "i8"),
-        ("is_to_server", "?"),
-    ]
-)
 OWN = np.dtype(
     [
         ("position", "i8"),
@@ -197,18 +185,18 @@ class ExchangeScanner:
         assert streams.outer is not None
         flows = streams.outer if self._flows is None else join([self._flows, streams.outer])
         flow_count = len(flows) - len(streams.outer)
-        sent = np.concatenate([self._waiting_sent, _read_sent(frames, flow_count)])
+        sent = np.concatenate([self._waiting_sent, read_sent(frames, flow_count)])
         is_new = np.arange(len(sent)) >= len(self._waiting)
         table = join([self._waiting, replace(frames, outer=None)])
-        asked = _make_sent_frames(table, sent, is_new)
+        asked = make_sent_frames(table, sent, is_new)
         answers, answers_sent = asked, sent
         if self._answers is not None:
             answer_frames, answers_done = self._answers.scan(streams, **options)
             is_asked = streams["kind"] == Direction.TO_SERVER
             done = np.where(is_asked, done, answers_done)
-            answers_sent = _read_sent(answer_frames, flow_count)
+            answers_sent = read_sent(answer_frames, flow_count)
             is_new = np.ones(len(answers_sent), bool)
-            answers = _make_sent_frames(answer_frames, answers_sent, is_new)
+            answers = make_sent_frames(answer_frames, answers_sent, is_new)
         pairs = self._exchange.pair(asked, answers, limits=self._limits)
         rows = _fill_rows(pairs, sent, answers_sent, format_of(self._exchange.name).dtype)
         waits = np.zeros(len(rows), bool)
@@ -271,33 +259,6 @@ class ExchangeScanner:
         flow_rows, numbers = np.unique(sent["flow"][kept], return_inverse=True)
         self._flows = copy_flows(flows, flow_rows)
         self._waiting_sent["flow"] = numbers
-
-
-def _read_sent(frames: FrameTable, first_flow: int) -> np.ndarray:
-    """Return an array of dtype SENT for frames of streams.
-
-    first_flow: number of the first connection of these streams among all.
-    """
-    streams = frames.outer
-    assert streams is not None and streams.outer is not None
-    parents = frames["parent"]
-    flows = streams["parent"][parents]
-    sent = np.zeros(len(frames), SENT)
-    sent["connection"] = streams.outer["connection"][flows]
-    sent["flow"] = flows + first_flow
-    sent["position"] = (streams["position"] - streams["start"])[parents] + frames["start"]
-    sent["size"] = frames["size"]
-    sent["packet"] = read_first(frames, name="packet")
-    sent["time"] = read_first(frames, name="time")
-    sent["time_end"] = compute_end(frames)
-    sent["is_to_server"] = streams["kind"][parents] == Direction.TO_SERVER
-    return sent
-
-
-def _make_sent_frames(table: FrameTable, sent: np.ndarray, is_new: np.ndarray) -> SentFrames:
-    return SentFrames(
-        table, sent["connection"], sent["packet"], sent["is_to_server"], is_new=is_new
-    )
 
 
 def _fill_rows(

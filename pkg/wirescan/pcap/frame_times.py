@@ -29,6 +29,16 @@ def read_first(table: Any, *, name: str) -> np.ndarray:
     return numbers
 
 
+def read_last(table: Any, *, name: str) -> np.ndarray:
+    """Return a column of the packet with the last byte of each frame, int64."""
+    numbers = np.zeros(len(table["start"]), np.int64)
+    for rows, segments in _iter_segments(table):
+        sizes = np.maximum(table["size"][rows].astype(np.int64), 1)
+        places = _find_segments(segments, table["start"][rows] + sizes - 1)
+        numbers[rows] = segments[name][places]
+    return numbers
+
+
 def compute_end(table: Any) -> np.ndarray:
     """Return the latest time of the packets with bytes of each frame, int64."""
     times = np.zeros(len(table["start"]), np.int64)

@@ -32,7 +32,8 @@ from wirescan.pcap.flow_tables import (
     make_streams,
     report_incomplete,
 )
-from wirescan.pcap.frame_times import QUESTION, compute_end
+from wirescan.pcap.frame_times import QUESTION
+from wirescan.pcap.sent_frames import SENT, make_sent_frames, read_sent
 from wirescan.pcap.tls_records import find_client_hellos
 from wirescan.pcap.tls_streams import CaptureScanner, DecryptingScanner
 from wirescan.pcap.verdicts import ACCEPTED, REJECTED, UNDECIDED, ConnectionVerdicts
@@ -275,8 +276,7 @@ class AnswerScanner:
         self._asked = StreamScanner(asked, check=check, limits=limits)
         self._answers = StreamScanner(format, check=check, limits=limits, asked=self._asked)
         self._waiting = make_empty(asked)
-        self._waiting_connections = np.zeros(0, np.int64)
-        self._waiting_times = np.zeros(0, np.int64)
+        self._waiting_sent = np.zeros(0, SENT)
 
     def scan(
         self, streams: FrameTable, *, more: bool, released: bool = False
@@ -295,19 +295,18 @@ class AnswerScanner:
         if not len(answers) and not more:
             buffers = (*answers.buffers, view_of(np.zeros(0, np.uint8)))
             return new, replace(answers, buffers=buffers), done
-        assert streams.outer is not None
-        connections = streams.outer["connection"][streams["parent"]]
-        times = np.concatenate([self._waiting_times, compute_end(new)])
+        sent = np.concatenate([self._waiting_sent, read_sent(new, 0)])
+        is_new = np.arange(len(sent)) >= len(self._waiting)
         asked = replace(new, outer=None, format=self._waiting.format)
         table = join([self._waiting, asked])
-        asked_connections = np.concatenate([self._waiting_connections, connections[new["parent"]]])
-        rows, _ = self._label(answers, connections[answers["parent"]], table, asked_connections)
+        answered = make_sent_frames(answers, read_sent(answers, 0), np.ones(len(answers), bool))
+        rows, _ = self._label(answered, make_sent_frames(table, sent, is_new))
         if more:
-            self._keep(table, asked_connections, times, rows["request"])
+            self._keep(table, sent, rows["request"])
         is_known = rows["request"] >= 0
         questions = np.zeros(int(is_known.sum()), QUESTION)
         questions["start"] = rows["start"][is_known]
-        questions["time"] = times[rows["request"][is_known]]
+        questions["time"] = sent["time_end"][rows["request"][is_known]]
         questions.sort(order="start")
         buffers = (*answers.buffers, view_of(questions.view(np.uint8)))
         return new, replace(answers, rows=rows, buffers=buffers), done
@@ -315,25 +314,19 @@ class AnswerScanner:
     def forget(self, connections: np.ndarray) -> None:
         """Forget connections: see `StreamScanner.forget`."""
         self._asked.forget(connections)
-        self._choose_waiting(~np.isin(self._waiting_connections, connections))
+        self._choose_waiting(~np.isin(self._waiting_sent["connection"], connections))
 
     def _choose_waiting(self, is_kept: np.ndarray) -> None:
         """Keep only some of the frames that wait for their answers."""
         self._waiting = replace(self._waiting, rows=self._waiting.rows[is_kept])
-        self._waiting_connections = self._waiting_connections[is_kept]
-        self._waiting_times = self._waiting_times[is_kept]
+        self._waiting_sent = self._waiting_sent[is_kept]
 
-    def _keep(
-        self,
-        asked: FrameTable,
-        connections: np.ndarray,
-        times: np.ndarray,
-        answered: np.ndarray,
-    ) -> None:
+    def _keep(self, asked: FrameTable, sent: np.ndarray, answered: np.ndarray) -> None:
         """Keep copies of the frames that may still be answered.
 
         A connection answers in order, so frames before an answered one are not answered any more.
         """
+        connections = sent["connection"]
         numbers, places = np.unique(connections, return_inverse=True)
         last = np.full(len(numbers), -1, np.int64)
         answered = answered[answered >= 0].astype(np.int64)
@@ -341,8 +334,7 @@ class AnswerScanner:
         kept = np.flatnonzero((np.arange(len(asked)) > last[places]) & ~asked.bad)
         kept = kept[choose_newest(connections[kept], kept, asked.rows["size"][kept])]
         self._waiting = copy_frames(asked, kept)
-        self._waiting_connections = connections[kept]
-        self._waiting_times = times[kept]
+        self._waiting_sent = sent[kept]
 
 
 def make_scanner(format: Format, *, check: bool, limits: Limits) -> CaptureScanner:

@@ -46,7 +46,7 @@ def pair_calls(
     seqids = messages["seqid"].view(np.uint32).astype(np.int64)
     found = pair_in_order(
         (asked.side[frames] << 32 | seqids)[calls[expecting]],
-        asked.packet[frames[calls[expecting]]],
+        asked.last_packet[frames[calls[expecting]]],
         (answers.other_side[frames] << 32 | seqids)[replies],
         answers.packet[frames[replies]],
     )

@@ -2,18 +2,20 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from functools import cache
 
 import numpy as np
 
+from wirescan.core.fault import Fault
 from wirescan.frames.conversation import Conversation
 from wirescan.frames.exchange import NO_RESPONSE, PairedFrames, SentFrames
 from wirescan.frames.format import Format
 from wirescan.frames.limits import Limits
-from wirescan.frames.pairing import copy_places, make_rows
+from wirescan.frames.pairing import copy_places, make_rows, pair_latest, select_responses
 from wirescan.frames.table import FrameTable
 from wirescan.kafka.protocol.message import expects_response
-from wirescan.kafka.protocol.schema import MESSAGE, Level, get_api_key
+from wirescan.kafka.protocol.schema import MESSAGE, OPAQUE, Level, get_api_key
 
 EXCHANGE_COLUMNS = np.dtype(
     [
@@ -42,7 +44,9 @@ def pair_requests(
     conversation: Conversation,
     named_responses: Format,
 ) -> PairedFrames:
-    """Pair requests with responses by their correlation ids, in the order of each connection.
+    """Pair requests with responses by their correlation ids.
+
+    A response answers the last request with its id that was sent before it.
 
     A request that is not answered, such as Produce with acks = 0, is an exchange without response.
 
@@ -50,13 +54,12 @@ def pair_requests(
     of their requests.
     """
     assert conversation.label is not None
-    labelled, _ = conversation.label(
-        answers.table, answers.connection, asked.table, asked.connection
-    )
+    labelled, _ = conversation.label(answers, asked)
+    numbers = labelled["request"]
     named = FrameTable(answers.table.buffers, labelled, (), named_responses, errors="mark")
     responses = np.full(len(asked.table), NO_RESPONSE, np.int64)
-    known = np.flatnonzero(labelled["request"] >= 0)
-    responses[labelled["request"][known]] = known
+    known = np.flatnonzero(numbers >= 0)
+    responses[numbers[known]] = known
     requests = np.flatnonzero(~asked.table.bad)
     responses = responses[requests]
     rows = make_rows(EXCHANGE_COLUMNS, asked.table, requests)
@@ -66,7 +69,6 @@ def pair_requests(
     is_answered = responses != NO_RESPONSE
     rows["error_code"][is_answered] = find_error_codes(named, limits)[responses[is_answered]]
     is_awaited = expects_response(asked.table.rows, asked.table.buffers)[requests]
-    is_awaited &= _follows_answered(asked.connection[requests], responses)
     # The body of a request may be large, and is not needed.
     headers = asked.table.rows["body"][requests].astype(np.int64)
     rows["size"] = headers
@@ -74,17 +76,33 @@ def pair_requests(
     return PairedFrames(requests, responses, is_awaited, rows, buffers, kept_sizes=headers)
 
 
-def _follows_answered(connections: np.ndarray, responses: np.ndarray) -> np.ndarray:
-    """Return whether each request comes after the last answered one of its connection.
+def find_requests(
+    asked: SentFrames, answers: SentFrames, match_connections: Callable[..., np.ndarray]
+) -> np.ndarray:
+    """Return the row of the request of each response, or NO_RESPONSE: an int64 array.
 
-    A broker answers in order, so the others are not answered any more.
+    Raw tokens of SASL have no correlation id. In connections with such requests, the order of the
+    frames decides. match_connections: finds the requests by that order.
     """
-    numbers, places = np.unique(connections, return_inverse=True)
-    last = np.full(len(numbers), -1, np.int64)
-    answered = np.flatnonzero(responses != NO_RESPONSE)
-    np.maximum.at(last, places[answered], answered)
-    follows: np.ndarray = np.arange(len(connections)) > last[places]
-    return follows
+    requests, responses = asked.table, answers.table
+    expecting = np.flatnonzero(expects_response(requests.rows, requests.buffers) & ~requests.bad)
+    readable = np.flatnonzero(responses["fault"] < Fault.BAD_LENGTH)
+    ids, response_ids = (
+        table["correlation_id"].view(np.uint32).astype(np.int64) for table in (requests, responses)
+    )
+    found = pair_latest(
+        (asked.connection << 32 | ids)[expecting],
+        asked.last_packet[expecting],
+        (answers.connection << 32 | response_ids)[readable],
+        answers.packet[readable],
+    )
+    numbers = np.full(len(responses), NO_RESPONSE, np.int64)
+    numbers[readable] = select_responses(found, expecting)
+    has_tokens = np.isin(answers.connection, asked.connection[requests["kind"] == OPAQUE])
+    if has_tokens.any():
+        by_order = match_connections(requests, asked.connection, responses, answers.connection)
+        numbers[has_tokens] = by_order[has_tokens]
+    return numbers
 
 
 def find_error_codes(responses: FrameTable, limits: Limits) -> np.ndarray:

@@ -34,7 +34,7 @@ from wirescan.files.whole_source import scan_source
 from wirescan.frames.columns import Column
 from wirescan.frames.conversation import CarriedFormat, Conversation
 from wirescan.frames.errors import FrameError, enforce_mode, raise_if_row_limit, resolve_mode
-from wirescan.frames.exchange import ExchangeFormat
+from wirescan.frames.exchange import ExchangeFormat, SentFrames
 from wirescan.frames.format import Display, Format, Parser, Storage
 from wirescan.frames.limits import Limits
 from wirescan.frames.table import FrameTable, iter_groups, require_rows
@@ -283,18 +283,11 @@ def _match_requests(requests: FrameTable, responses: FrameTable) -> np.ndarray:
     return _match_connections(requests, requests["buffer"], responses, responses["buffer"])
 
 
-def _label_responses(
-    responses: FrameTable,
-    connections: np.ndarray,
-    requests: FrameTable,
-    request_connections: np.ndarray,
-) -> tuple[np.ndarray, int]:
-    """Return the rows of responses with the columns of their requests, and the bad rows.
-
-    connections, request_connections: the number of the connection of each row.
-    """
-    numbers = _match_connections(requests, request_connections, responses, connections)
-    return name_responses(responses.rows, responses.buffers, requests.rows, numbers)
+def _label_responses(answers: SentFrames, asked: SentFrames) -> tuple[np.ndarray, int]:
+    """Return the rows of responses with the columns of their requests, and the bad rows."""
+    numbers = exchanges.find_requests(asked, answers, _match_connections)
+    responses = answers.table
+    return name_responses(responses.rows, responses.buffers, asked.table.rows, numbers)
 
 
 def _match_connections(

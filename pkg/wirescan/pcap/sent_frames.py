@@ -1,0 +1,59 @@
+"""When and how frames were sent: arrays of dtype SENT, and `SentFrames` for pairing."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from wirescan.frames.exchange import SentFrames
+from wirescan.frames.table import FrameTable
+from wirescan.pcap.constants import Direction
+from wirescan.pcap.frame_times import compute_end, read_first, read_last
+
+# `flow` is the row of the connection.
+SENT = np.dtype(
+    [
+        ("connection", "i8"),
+        ("flow", "i8"),
+        ("position", "i8"),
+        ("size", "i8"),
+        ("packet", "i8"),
+        ("last_packet", "i8"),
+        ("time", "i8"),
+        ("time_end", "i8"),
+        ("is_to_server", "?"),
+    ]
+)
+
+
+def read_sent(frames: FrameTable, first_flow: int) -> np.ndarray:
+    """Return an array of dtype SENT for frames of streams.
+
+    first_flow: number of the first connection of these streams among all.
+    """
+    streams = frames.outer
+    assert streams is not None and streams.outer is not None
+    parents = frames["parent"]
+    flows = streams["parent"][parents]
+    sent = np.zeros(len(frames), SENT)
+    sent["connection"] = streams.outer["connection"][flows]
+    sent["flow"] = flows + first_flow
+    sent["position"] = (streams["position"] - streams["start"])[parents] + frames["start"]
+    sent["size"] = frames["size"]
+    sent["packet"] = read_first(frames, name="packet")
+    sent["last_packet"] = read_last(frames, name="packet")
+    sent["time"] = read_first(frames, name="time")
+    sent["time_end"] = compute_end(frames)
+    sent["is_to_server"] = streams["kind"][parents] == Direction.TO_SERVER
+    return sent
+
+
+def make_sent_frames(table: FrameTable, sent: np.ndarray, is_new: np.ndarray) -> SentFrames:
+    """Return frames for pairing. sent: array of dtype SENT. is_new: as in `SentFrames`."""
+    return SentFrames(
+        table,
+        sent["connection"],
+        sent["packet"],
+        sent["last_packet"],
+        sent["is_to_server"],
+        is_new=is_new,
+    )
