@@ -45,7 +45,13 @@ SOURCES = {
     "lumberjack.frames": (["lumberjack/recorded/*.bin"], 10_000),
     "nats.messages": (["nats/recorded/*.bin", "liftbridge/*/*.bin"], 100_000),
     "liftbridge.entries": (["liftbridge/*/logs"], 10_000),
-    **dict.fromkeys(("pcap.blocks", "pcap.flows", "pcap.streams"), (["pcap/*.pcap*"], 10_000)),
+    **dict.fromkeys(
+        (
+            *("pcap.blocks", "pcap.flows", "pcap.streams", "pcap.tls", "kafka.record_sets"),
+            *(name for name in wirescan.formats() if name.endswith(".exchanges")),
+        ),
+        (["pcap/*.pcap*"], 10_000),
+    ),
     "thrift.frames": (["thrift/*.theader", "thrift-go/*.theader"], 50_000),
 }
 
