@@ -439,9 +439,10 @@ def register(*formats: Format) -> None:
     for format in formats:
         if not isinstance(format, Format):
             raise TypeError(f"register takes Formats, not {type(format).__name__}")
-    added = [format for format in formats if format.name not in load_formats()]
+    known = load_formats()
+    added = [format for format in formats if format.name not in known]
     # A changed copy of a format declares the same exchanges.
-    derived = [item for item in make_derived_formats(added) if item.name not in load_formats()]
+    derived = [item for item in make_derived_formats(added) if item.name not in known]
     for format in (*formats, *derived):
-        if load_formats().setdefault(format.name, format) is not format:
+        if known.setdefault(format.name, format) is not format:
             raise ValueError(f"there is a format {format.name!r} already")
