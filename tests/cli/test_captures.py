@@ -1,5 +1,6 @@
 """Commands without --format read captures of packets in the format of their connections."""
 
+import gzip
 import json
 import shutil
 import subprocess
@@ -200,3 +201,17 @@ def test_an_option_chooses_the_level():
     result = run("scan", PCAP / "thrift.pcapng", "--non-strict")
     assert find_chosen(result)[0] == "thrift.messages"
     assert result.stdout.startswith("time")
+
+
+@pytest.mark.parametrize("way", ["file", "standard input"])
+@pytest.mark.parametrize("options", [(), ("--format", "kafka.requests")])
+def test_compressed_captures_are_read(way, options, tmp_path):
+    path = tmp_path / "kafka.pcap.gz"
+    path.write_bytes(gzip.compress((PCAP / "kafka.pcap").read_bytes()))
+    expected = run("scan", PCAP / "kafka.pcap", "--format", "kafka.requests").stdout
+    if way == "file":
+        result = run("scan", path, *options)
+    else:
+        result = run("scan", "-", *options, input=path.read_bytes())
+    assert result.exit_code == 0, result.stderr
+    assert result.stdout == expected

@@ -206,10 +206,11 @@ def read_first_contents(path: str, size: int) -> memoryview:
     Raises:
         OSError: if the input cannot be read.
     """
-    is_stream = path == "-" or is_pipe(path)
-    data = _look_at(path, size) if is_stream else read_range(path, 0, size)
+    data = _read_first(path, size)
     codec = detect_compression(bytes(data[:HEAD]))
     if codec is not None:
+        if size < STEP:
+            data = _read_first(path, STEP)  # a few compressed bytes are nothing
         contents = bytearray()
         # The data is cut here. A damaged file is reported when all of it is read.
         with suppress(CompressionError, ImportError):
@@ -220,6 +221,12 @@ def read_first_contents(path: str, size: int) -> memoryview:
         data = memoryview(contents)[:size]
     is_foreign = describe_foreign_file(bytes(data[:HEAD]), path) is not None
     return memoryview(b"") if is_foreign else data
+
+
+def _read_first(path: str, size: int) -> memoryview:
+    """Return the first bytes of a file, URL, pipe or standard input, as they are."""
+    is_stream = path == "-" or is_pipe(path)
+    return _look_at(path, size) if is_stream else read_range(path, 0, size)
 
 
 def _look_at(path: str, size: int) -> memoryview:
