@@ -1,6 +1,7 @@
 """Exchanges in captures: which response answers which request, and the times between them."""
 
 from collections import deque
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -474,3 +475,18 @@ def test_requests_of_released_connections_are_exchanges(tmp_path, monkeypatch):
     found = [client for table in tables for client in table["client"].to_pylist()]
     assert sorted(found) == [f"10.0.0.1:{40_000 + number}" for number in range(40)]
     assert sum(map(len, tables[:-1])) > 30
+
+
+def test_a_latency_that_does_not_fit_is_not_known():
+    request = kafka.encode_request("ApiVersions", 0, correlation_id=1)
+    capture = converse(
+        (0, request),
+        (1, kafka.encode_response("ApiVersions", 0, correlation_id=1)),
+        port=9092,
+    )
+    table = wirescan.scan(capture.to_pcap(), "kafka.exchanges")
+    rows = table.rows.copy()
+    rows["request_end"], rows["response_time"] = -(1 << 62) - 1, 1 << 62
+    assert replace(table, rows=rows)["latency"].tolist() == [-1]
+    rows["response_time"] = rows["request_end"] - 5  # the clock was set
+    assert replace(table, rows=rows)["latency"].tolist() == [-5]

@@ -14,31 +14,21 @@ import numpy as np
 
 from wirescan.core.loop import HEAD
 from wirescan.frames.columns import Column, ComputedColumn
-from wirescan.frames.errors import resolve_mode
 from wirescan.frames.exchange import NO_RESPONSE, ExchangeFormat, PairedFrames, SentFrames
-from wirescan.frames.format import Display, Format, Storage
+from wirescan.frames.format import Display, Format
 from wirescan.frames.limits import Limits
-from wirescan.frames.registry import format_of, make_spec
+from wirescan.frames.registry import format_of
 from wirescan.frames.summary_columns import SummaryColumns
 from wirescan.frames.table import FrameTable, join, make_empty
 from wirescan.pcap.constants import Direction
-from wirescan.pcap.derived_rows import list_names, make_bad_rows
-from wirescan.pcap.files import FILES
+from wirescan.pcap.derived_formats import list_names, make_bad_rows, make_derived_format
 from wirescan.pcap.flow_tables import copy_flows
 from wirescan.pcap.frame_times import NO_LATENCY, NO_TIME
 from wirescan.pcap.sent_frames import SENT, make_sent_frames, read_sent
-from wirescan.pcap.stream_frames import (
-    STREAMS,
-    CapturedFrames,
-    StreamScanner,
-    decrypt,
-    enforce_frames,
-    require_streams,
-    scan_whole,
-)
+from wirescan.pcap.stream_frames import StreamScanner
 from wirescan.pcap.waiting_frames import choose_newest, copy_frames
 
-OWN = np.dtype(
+COMMON_COLUMNS = np.dtype(
     [
         ("position", "i8"),
         ("time", "i8"),
@@ -68,8 +58,10 @@ def _compute_latency(table: Any) -> np.ndarray:
     """Return the time from the end of each request to its response: int64, in ns."""
     response_times = table["response_time"]
     request_ends = table["request_end"]
+    latencies = response_times - request_ends
     is_known = (response_times != NO_TIME) & (request_ends != NO_TIME)
-    return np.where(is_known, response_times - request_ends, NO_LATENCY)
+    is_known &= (latencies >= 0) == (response_times >= request_ends)  # it fits 64 bits
+    return np.where(is_known, latencies, NO_LATENCY)
 
 
 LATENCY = ComputedColumn(_compute_latency, ("response_time", "request_end"), (), "i8", NO_LATENCY)
@@ -91,59 +83,19 @@ def make_formats(formats: Iterable[Format]) -> list[Format]:
 
 
 def _make_format(format: Format, exchange: ExchangeFormat) -> Format:
-    options: dict[str, Any] = {"format": format, "exchange": exchange}
-    return Format(
+    return make_derived_format(
         exchange.name,
         exchange.about,
-        np.dtype([*HEAD.descr, *OWN.descr, *exchange.dtype.descr]),
-        partial(read_exchanges, **options),
-        within=STREAMS,
+        np.dtype([*HEAD.descr, *COMMON_COLUMNS.descr, *exchange.dtype.descr]),
+        partial(ExchangeScanner, format, exchange),
         columns={**COLUMNS, **exchange.columns},
         meanings={**MEANINGS, **exchange.meanings},
-        storage=Storage(files=FILES),
         display=Display(
             shown=(*SHOWN, *list_names(exchange.dtype)),
             grouped_by=exchange.grouped_by,
             summary=SummaryColumns(latency="latency"),
         ),
-        make_reader=partial(_make_reader, **options),
     )
-
-
-def _make_reader(
-    *,
-    format: Format,
-    exchange: ExchangeFormat,
-    errors: str,
-    check: bool,
-    limits: Limits,
-    keylog: str | None = None,
-) -> CapturedFrames:
-    scanner = decrypt(ExchangeScanner(format, exchange, check=check, limits=limits), keylog)
-    captured = format_of(make_spec(exchange.name, keylog=keylog))
-    return CapturedFrames(scanner, captured, errors=errors, limits=limits)
-
-
-def read_exchanges(
-    streams: FrameTable,
-    *,
-    format: Format,
-    exchange: ExchangeFormat,
-    errors: str | None = None,
-    check: bool = True,
-    limits: Limits = Limits(),
-    keylog: str | None = None,
-) -> FrameTable:
-    """Return the exchanges in streams: `pcap.frames` has the arguments and errors.
-
-    format: the format of the requests. exchange: its declaration. keylog: the path of a file with
-    the secrets of TLS connections, which are decrypted.
-    """
-    errors = resolve_mode(errors, streams, limits)
-    require_streams(streams, "exchanges are read from a table of pcap.streams")
-    scanner = decrypt(ExchangeScanner(format, exchange, check=check, limits=limits), keylog)
-    captured = format_of(make_spec(exchange.name, keylog=keylog))
-    return enforce_frames(scan_whole(streams, scanner, captured), errors)
 
 
 class ExchangeScanner:

@@ -7,29 +7,18 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from functools import partial
-from typing import Any
 
 import numpy as np
 
 from wirescan.core.loop import HEAD
 from wirescan.frames.conversation import CarriedFormat
-from wirescan.frames.errors import resolve_mode
-from wirescan.frames.format import Display, Format, Storage
+from wirescan.frames.format import Display, Format
 from wirescan.frames.limits import Limits
-from wirescan.frames.registry import format_of, make_spec
+from wirescan.frames.registry import format_of
 from wirescan.frames.table import FrameTable
 from wirescan.pcap.captured import CAPTURE_COLUMNS, MEANINGS
-from wirescan.pcap.derived_rows import list_names, make_bad_rows
-from wirescan.pcap.files import FILES
-from wirescan.pcap.stream_frames import (
-    STREAMS,
-    AnswerScanner,
-    CapturedFrames,
-    decrypt,
-    enforce_frames,
-    require_streams,
-    scan_whole,
-)
+from wirescan.pcap.derived_formats import list_names, make_bad_rows, make_derived_format
+from wirescan.pcap.stream_frames import AnswerScanner
 
 SHOWN = ("time", "client", "server", "direction")
 
@@ -42,60 +31,20 @@ def make_formats(formats: Iterable[Format]) -> list[Format]:
 
 
 def _make_format(format: Format, carried: CarriedFormat) -> Format:
-    options: dict[str, Any] = {"format": format, "carried": carried}
-    return Format(
+    return make_derived_format(
         carried.name,
         carried.about,
         np.dtype([*HEAD.descr, *carried.dtype.descr]),
-        partial(read_carried, **options),
-        within=STREAMS,
+        partial(CarriedScanner, format, carried),
         columns={**CAPTURE_COLUMNS, **carried.columns},
         meanings={**_list_meanings(), **carried.meanings},
-        storage=Storage(files=FILES),
         display=Display(shown=(*SHOWN, *list_names(carried.dtype))),
-        make_reader=partial(_make_reader, **options),
     )
 
 
 def _list_meanings() -> dict[str, str]:
     """Return the meanings of the columns that all frames of captures have."""
     return {name: MEANINGS[name] for name in CAPTURE_COLUMNS if name in MEANINGS}
-
-
-def _make_reader(
-    *,
-    format: Format,
-    carried: CarriedFormat,
-    errors: str,
-    check: bool,
-    limits: Limits,
-    keylog: str | None = None,
-) -> CapturedFrames:
-    scanner = decrypt(CarriedScanner(format, carried, check=check, limits=limits), keylog)
-    captured = format_of(make_spec(carried.name, keylog=keylog))
-    return CapturedFrames(scanner, captured, errors=errors, limits=limits)
-
-
-def read_carried(
-    streams: FrameTable,
-    *,
-    format: Format,
-    carried: CarriedFormat,
-    errors: str | None = None,
-    check: bool = True,
-    limits: Limits = Limits(),
-    keylog: str | None = None,
-) -> FrameTable:
-    """Return what the messages in streams carry: `pcap.frames` has the arguments and errors.
-
-    format: the format of the answers. carried: its declaration. keylog: the path of a file with the
-    secrets of TLS connections, which are decrypted.
-    """
-    errors = resolve_mode(errors, streams, limits)
-    require_streams(streams, f"{carried.name} are read from a table of pcap.streams")
-    scanner = decrypt(CarriedScanner(format, carried, check=check, limits=limits), keylog)
-    captured = format_of(make_spec(carried.name, keylog=keylog))
-    return enforce_frames(scan_whole(streams, scanner, captured), errors)
 
 
 class CarriedScanner:
