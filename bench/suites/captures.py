@@ -68,8 +68,9 @@ def time_tshark(raw: bytes, count: int) -> float:
         start = time.perf_counter()
         result = subprocess.run(command, capture_output=True, check=True)
         seconds = time.perf_counter() - start
-    if len(result.stdout.splitlines()) != count:
-        raise ValueError("tshark does not find the packets")
+    # A version of Produce that tshark does not know has packets, but no fields of records.
+    if result.stdout.count(b"\torders\t0\t") != count:
+        raise ValueError("tshark does not find the records")
     return seconds
 
 

@@ -15,6 +15,7 @@ import numpy as np
 from wirescan import kafka, pcap
 
 SEED = 1
+PRODUCE_VERSION = 8  # the newest one that tshark 4.0 reads
 KINDS = 256  # different requests
 SIZES = (200, 1300)  # bytes of the records in a request
 KEY_SIZES = (8, 32)
@@ -39,7 +40,9 @@ def make_requests() -> list[bytes]:
         partition = {"index": 0, "records": bytes(batch)}
         topics = [{"name": "orders", "partition_data": [partition]}]
         fields = {"acks": -1, "timeout_ms": 30_000, "topic_data": topics}
-        raw = kafka.encode_request("Produce", 9, fields, correlation_id=number, client_id="bench")
+        raw = kafka.encode_request(
+            "Produce", PRODUCE_VERSION, fields, correlation_id=number, client_id="bench"
+        )
         requests.append(bytes(raw))
     return requests
 

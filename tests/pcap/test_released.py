@@ -16,10 +16,10 @@ from tests.support.simulated_capture import (
     Connection,
     SimulatedCapture,
 )
-from wirescan import Fault, FrameError, Limits, pcap
+from wirescan import Fault, FrameError, Limits, kafka, pcap
 from wirescan.frames.registry import format_of
 from wirescan.pcap.assembler import Assembler
-from wirescan.pcap.waiting_frames import WAITING
+from wirescan.pcap.waiting_frames import copy_frames
 from wirescan.reading.chunked import iter_tables
 from wirescan.testing.cost import assert_linear
 
@@ -399,13 +399,51 @@ def test_connections_that_never_end_are_bounded(monkeypatch):
     assert total + len(reader.close()) == 10 * BATCH
 
 
-def test_frames_that_wait_for_answers_are_bounded():
+def test_frames_that_wait_for_answers_are_bounded(monkeypatch):
+    monkeypatch.setattr("wirescan.pcap.waiting_frames.ALL_WAITING", 1500)
+    monkeypatch.setattr("wirescan.pcap.waiting_frames.WAITING", 1000)
+    reader = make_reader("kafka.responses")
+    for number, count in ((1, 3), (2, 2900), (3, 200)):
+        capture, connection = SimulatedCapture(), make_connection(number)
+        capture.connect(connection)
+        capture.send(connection, 0, API_VERSIONS * count)
+        reader.feed(pcap.scan(capture.to_pcap()))
+    assert len(reader._scanner._waiting) == 3 + 1000 + 200
+
+
+def test_frames_that_wait_for_answers_are_copied_once(monkeypatch):
+    """One answer comes, to the last of 40 chunks."""
+    copied = []
+    monkeypatch.setattr(
+        "wirescan.pcap.waiting_frames.copy_frames",
+        lambda table, chosen, sizes: (
+            copied.append(len(chosen)) or copy_frames(table, chosen, sizes)
+        ),
+    )
+    reader = make_reader("kafka.responses")
     capture, connection = SimulatedCapture(), make_connection(1)
     capture.connect(connection)
-    capture.send(connection, 0, API_VERSIONS * (WAITING + 500))
+    for _ in range(40):
+        capture.send(connection, 0, API_VERSIONS)
+    capture.send(connection, 1, RESPONSE)
+    blocks = pcap.scan(capture.to_pcap())
+    found = [len(reader.feed(blocks[i : i + 2])) for i in range(0, len(blocks), 2)]
+    assert sum(found) == 1
+    assert sum(copied) == 40
+
+
+@pytest.mark.parametrize(("acks", "waiting"), [(0, 0), (-1, 1)])
+def test_only_the_headers_of_requests_wait_that_get_a_response(acks, waiting):
+    body = {"acks": acks, "timeout_ms": 1, "topic_data": []}
+    request = kafka.encode_request("Produce", 3, body, correlation_id=7, client_id="a client")
+    capture, connection = SimulatedCapture(), make_connection(1)
+    capture.connect(connection)
+    capture.send(connection, 0, bytes(request))
     reader = make_reader("kafka.responses")
     reader.feed(pcap.scan(capture.to_pcap()))
-    assert len(reader._scanner._waiting) == WAITING
+    table, _ = reader._scanner._waiting.take()
+    assert len(table) == waiting
+    assert table.rows["size"].tolist() == kafka.requests(request).rows["body"].tolist()[:waiting]
 
 
 def test_the_bytes_of_frames_that_wait_for_answers_are_bounded(monkeypatch):

@@ -31,6 +31,9 @@ class Conversation:
             returns the rows with the columns that follow from those frames, and the number of bad
             rows. Optional.
         answers: the name of the format of the frames that these answer; only with `label`.
+        measure_waiting: a function of a table of the frames of `answers`. It returns an int64
+            array: how many first bytes of each frame `label` needs while the frame waits for its
+            answer, or -1 for a frame that gets none. None: all bytes, and all frames may get one.
         keylog: the path of a file with the secrets of TLS connections, which are decrypted. The
             option `keylog` of a format sets it.
     """
@@ -39,6 +42,7 @@ class Conversation:
     sender: Literal["client", "server"] | None = None
     label: Callable[[SentFrames, SentFrames], tuple[np.ndarray, int]] | None = None
     answers: str | None = None
+    measure_waiting: Callable[[FrameTable], np.ndarray] | None = None
     keylog: str | None = None
 
 

@@ -33,11 +33,11 @@ from wirescan.pcap.flow_tables import (
     report_incomplete,
 )
 from wirescan.pcap.frame_times import QUESTION
-from wirescan.pcap.sent_frames import SENT, make_sent_frames, read_sent
+from wirescan.pcap.sent_frames import make_sent_frames, read_sent
 from wirescan.pcap.tls_records import find_client_hellos
 from wirescan.pcap.tls_streams import CaptureScanner, DecryptingScanner
 from wirescan.pcap.verdicts import ACCEPTED, REJECTED, UNDECIDED, ConnectionVerdicts
-from wirescan.pcap.waiting_frames import choose_newest, copy_frames
+from wirescan.pcap.waiting_frames import WaitingFrames
 
 STREAMS = "pcap.streams?tolerant=true"  # the format around the frames of captures
 UNDECIDED_BYTES = 1 << 16  # a stream of more bytes without evidence has another format
@@ -273,10 +273,11 @@ class AnswerScanner:
         assert format.conversation.answers is not None and format.conversation.label is not None
         asked = format_of(format.conversation.answers)
         self._label = format.conversation.label
+        self._measure_waiting = format.conversation.measure_waiting or _measure_frames
+        self._asked_format = asked
         self._asked = StreamScanner(asked, check=check, limits=limits)
         self._answers = StreamScanner(format, check=check, limits=limits, asked=self._asked)
-        self._waiting = make_empty(asked)
-        self._waiting_sent = np.zeros(0, SENT)
+        self._waiting = WaitingFrames(make_empty(asked))
 
     def scan(
         self, streams: FrameTable, *, more: bool, released: bool = False
@@ -292,13 +293,15 @@ class AnswerScanner:
         new, asked_done = self._asked.scan(streams, more=more, released=released)
         answers, done = self._answers.scan(streams, more=more, released=released)
         done = np.where(streams["kind"] == Direction.TO_SERVER, asked_done, done)
-        if not len(answers) and not more:
+        if not len(answers):
+            if more:
+                self._keep(new, read_sent(new, 0), np.zeros(0, np.int64))
             buffers = (*answers.buffers, view_of(np.zeros(0, np.uint8)))
             return new, replace(answers, buffers=buffers), done
-        sent = np.concatenate([self._waiting_sent, read_sent(new, 0)])
-        is_new = np.arange(len(sent)) >= len(self._waiting)
-        asked = replace(new, outer=None, format=self._waiting.format)
-        table = join([self._waiting, asked])
+        waiting, waiting_sent = self._waiting.take()
+        sent = np.concatenate([waiting_sent, read_sent(new, 0)])
+        is_new = np.arange(len(sent)) >= len(waiting)
+        table = join([waiting, replace(new, outer=None, format=self._asked_format)])
         answered = make_sent_frames(answers, read_sent(answers, 0), np.ones(len(answers), bool))
         rows, _ = self._label(answered, make_sent_frames(table, sent, is_new))
         if more:
@@ -314,15 +317,10 @@ class AnswerScanner:
     def forget(self, connections: np.ndarray) -> None:
         """Forget connections: see `StreamScanner.forget`."""
         self._asked.forget(connections)
-        self._choose_waiting(~np.isin(self._waiting_sent["connection"], connections))
-
-    def _choose_waiting(self, is_kept: np.ndarray) -> None:
-        """Keep only some of the frames that wait for their answers."""
-        self._waiting = replace(self._waiting, rows=self._waiting.rows[is_kept])
-        self._waiting_sent = self._waiting_sent[is_kept]
+        self._waiting.forget(connections)
 
     def _keep(self, asked: FrameTable, sent: np.ndarray, answered: np.ndarray) -> None:
-        """Keep copies of the frames that may still be answered.
+        """Keep copies of the frames that may still be answered. answered: rows of `asked`.
 
         A connection answers in order, so frames before an answered one are not answered any more.
         """
@@ -331,10 +329,16 @@ class AnswerScanner:
         last = np.full(len(numbers), -1, np.int64)
         answered = answered[answered >= 0].astype(np.int64)
         np.maximum.at(last, places[answered], answered)
-        kept = np.flatnonzero((np.arange(len(asked)) > last[places]) & ~asked.bad)
-        kept = kept[choose_newest(connections[kept], kept, asked.rows["size"][kept])]
-        self._waiting = copy_frames(asked, kept)
-        self._waiting_sent = sent[kept]
+        sizes = self._measure_waiting(asked)
+        is_kept = (np.arange(len(asked)) > last[places]) & ~asked.bad & (sizes >= 0)
+        kept = np.flatnonzero(is_kept)
+        frames = replace(asked, rows=asked.rows[kept], outer=None, format=self._asked_format)
+        self._waiting.add(frames, sent[kept], sizes[kept])
+
+
+def _measure_frames(asked: FrameTable) -> np.ndarray:
+    """Return how many bytes of each frame are kept while it waits: all."""
+    return asked.rows["size"].astype(np.int64)
 
 
 def make_scanner(format: Format, *, check: bool, limits: Limits) -> CaptureScanner:

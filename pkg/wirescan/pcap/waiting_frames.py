@@ -6,12 +6,69 @@ from dataclasses import replace
 
 import numpy as np
 
+from wirescan.core.gather import Places
+from wirescan.core.loop import HEAD
 from wirescan.files.source import view_of
-from wirescan.frames.table import FrameTable
+from wirescan.frames.table import FrameTable, join
+from wirescan.pcap.sent_frames import SENT
 
 WAITING = 1000  # frames of a connection that wait
 ALL_WAITING = 100_000  # frames of all connections that wait
 WAITING_BYTES = 64 << 20  # bytes of all of them
+FRAME = np.dtype([*HEAD.descr, ("frame_at", "u4"), ("frame_size", "i4")])
+
+
+class WaitingFrames:
+    """Frames of one format that wait for their answers: WaitingFrames(empty).
+
+    Frames are copied when they are added, and again only when answers come, or when there are twice
+    as many as may wait. So frames without answers cost linear time.
+
+    empty: a table of the format without rows.
+    """
+
+    def __init__(self, empty: FrameTable):
+        self._tables = [empty]
+        self._sent = [np.zeros(0, SENT)]
+
+    def __len__(self) -> int:
+        return sum(map(len, self._tables))
+
+    def add(self, table: FrameTable, sent: np.ndarray, sizes: np.ndarray) -> None:
+        """Copy frames that begin to wait, or wait on. All of them are newer than those before.
+
+        table: the frames. sent: array of dtype SENT. sizes: int64 array, how many first bytes of
+        each frame are kept.
+        """
+        if len(table):
+            self._tables.append(copy_frames(table, np.arange(len(table)), sizes))
+            self._sent.append(sent)
+        held = sum(len(buffer) for table in self._tables for buffer in table.buffers)
+        if len(self) > 2 * ALL_WAITING or held > 2 * WAITING_BYTES:
+            self._add_newest()
+
+    def take(self) -> tuple[FrameTable, np.ndarray]:
+        """Return all frames and their array of dtype SENT, oldest first, and forget them."""
+        taken = join(self._tables), np.concatenate(self._sent)
+        self._tables = [replace(self._tables[0], rows=self._tables[0].rows[:0], buffers=())]
+        self._sent = [self._sent[0][:0]]
+        return taken
+
+    def forget(self, connections: np.ndarray) -> None:
+        """Forget the frames of connections. connections: their numbers, int64."""
+        for number, sent in enumerate(self._sent):
+            is_kept = ~np.isin(sent["connection"], connections)
+            table = self._tables[number]
+            self._tables[number] = replace(table, rows=table.rows[is_kept])
+            self._sent[number] = sent[is_kept]
+
+    def _add_newest(self) -> None:
+        """Keep only the newest frames within the limits."""
+        table, sent = self.take()
+        sizes = table.rows["size"].astype(np.int64)
+        kept = np.flatnonzero(choose_newest(sent["connection"], np.arange(len(sent)), sizes))
+        self._tables.append(copy_frames(table, kept, sizes[kept]))
+        self._sent.append(sent[kept])
 
 
 def choose_newest(connections: np.ndarray, ages: np.ndarray, sizes: np.ndarray) -> np.ndarray:
@@ -33,20 +90,21 @@ def choose_newest(connections: np.ndarray, ages: np.ndarray, sizes: np.ndarray) 
     return is_kept
 
 
-def copy_frames(
-    table: FrameTable, chosen: np.ndarray, sizes: np.ndarray | None = None
-) -> FrameTable:
-    """Return a table of some rows, whose one buffer has only their frames.
+def copy_frames(table: FrameTable, chosen: np.ndarray, sizes: np.ndarray) -> FrameTable:
+    """Return a table of some rows, whose one buffer has only the bytes of their frames.
 
-    sizes: how many first bytes of each frame are kept. None: all.
+    chosen: the rows. sizes: int64 array, how many first bytes of each of their frames are kept.
+
+    Raises ValueError for a row that points outside its buffer.
     """
     rows = table.rows[chosen]
-    if sizes is not None:
-        rows["size"] = sizes
-    frames = [
-        bytes(table.frame(row)[:size]) for row, size in zip(chosen.tolist(), rows["size"].tolist())
-    ]
+    rows["size"] = np.minimum(sizes, rows["size"])
+    frames = np.zeros(len(rows), FRAME)
+    for name in ("start", "size", "buffer"):
+        frames[name] = rows[name]
+    frames["frame_size"] = rows["size"]
+    offsets, block = Places(replace(table, rows=frames, outer=None), "frame").gather(large=True)
     rows["buffer"] = 0
-    rows["start"] = np.cumsum([0, *map(len, frames)])[:-1]
+    rows["start"] = offsets[:-1]
     rows.setflags(write=False)
-    return replace(table, rows=rows, buffers=(view_of(b"".join(frames)),), outer=None)
+    return replace(table, rows=rows, buffers=(view_of(block),), outer=None)

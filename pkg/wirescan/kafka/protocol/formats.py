@@ -290,6 +290,15 @@ def _label_responses(answers: SentFrames, asked: SentFrames) -> tuple[np.ndarray
     return name_responses(responses.rows, responses.buffers, asked.table.rows, numbers)
 
 
+def _measure_waiting(requests: FrameTable) -> np.ndarray:
+    """Return the bytes of each request that are needed for its response: those of its header.
+
+    Requests that get no response have -1.
+    """
+    headers = requests.rows["body"].astype(np.int64)
+    return np.where(expects_response(requests.rows, requests.buffers), headers, -1)
+
+
 def _match_connections(
     requests: FrameTable,
     request_connections: np.ndarray,
@@ -567,7 +576,11 @@ def _list_body_readers(side: str) -> dict[str, Callable[..., FrameTable]]:
 
 
 ANSWERS = Conversation(
-    ports=PORTS, sender="server", answers="kafka.requests", label=_label_responses
+    ports=PORTS,
+    sender="server",
+    answers="kafka.requests",
+    label=_label_responses,
+    measure_waiting=_measure_waiting,
 )
 RESPONSES = Format(
     "kafka.responses",
