@@ -136,6 +136,25 @@ def test_faults_of_blocks():
     assert table["fault"].tolist() == [Fault.NOT_A_FRAME]
 
 
+@pytest.mark.parametrize("order", "<>")
+def test_a_section_of_another_version_is_not_read(order):
+    unknown = bytearray(make_section(order))
+    struct.pack_into(order + "H", unknown, 12, 2)  # the major version
+    raw = make_section() + make_interface("<", 147) + make_simple(b"a")
+    raw += bytes(unknown) + make_interface(order) + make_enhanced(b"b", order)
+    raw += make_section() + make_interface("<", 147) + make_simple(b"c")
+    blocks = pcap.scan(raw, errors="mark")
+    kinds = [BlockKind(kind).name for kind in blocks["kind"].tolist()]
+    known = ["SECTION", "INTERFACE", "PACKET"]
+    assert kinds == [*known, "SECTION", "OTHER", "OTHER", *known]
+    assert blocks["fault"].tolist() == [0, 0, 0, Fault.BAD_FIELD, 0, 0, 0, 0, 0]
+    packets = pcap.packets(blocks, errors="skip")
+    assert [bytes(packets.frame(row)) for row in range(len(packets))] == [b"a", b"c"]
+    with pytest.raises(FrameError) as caught:
+        pcap.scan(raw)
+    assert (caught.value.fault, caught.value.offset) == (Fault.BAD_FIELD, blocks["start"][3])
+
+
 def test_interfaces_are_bounded():
     raw = make_section() + make_interface() * 65_537
     blocks = pcap.scan(raw, errors="mark")

@@ -175,6 +175,54 @@ def test_keep_alives_and_probes_of_a_closed_window_add_no_byte():
     assert collect_bytes(read_streams(capture)) == {(0, "TO_SERVER"): [(0, b"abcdef")]}
 
 
+def test_a_packet_that_repeats_held_bytes_is_a_retransmission():
+    capture, connection = make_conversation()
+    capture.add(connection, 0, PSH | ACK, position=2, payload=b"cdef")
+    capture.add(connection, 0, PSH | ACK, position=3, payload=b"de")  # all held already
+    capture.add(connection, 0, PSH | ACK, position=4, payload=b"efg")  # one new byte
+    capture.add(connection, 0, PSH | ACK, position=0, payload=b"ab")
+    flow = read_flows(capture)[0]
+    assert (flow.retransmissions_to_server, flow.repeated_to_server) == (1, 4)
+    assert (flow.bytes_to_server, flow.lost_to_server) == (7, 0)
+
+
+@pytest.mark.parametrize("side", (0, 1))
+def test_a_capture_may_begin_with_a_keep_alive(side):
+    capture = SimulatedCapture()
+    connection = Connection(CLIENT, SERVER, sent=[b"before", b"before"])
+    capture.add(connection, side, ACK, position=5)  # one byte before the next one
+    capture.add(connection, 1 - side, ACK)
+    capture.send(connection, side, b"after")
+    capture.add(connection, 1 - side, ACK)
+    name = ("TO_SERVER", "TO_CLIENT")[side]
+    assert collect_bytes(read_streams(capture)) == {(0, name): [(0, b"after")]}
+
+
+def test_bytes_after_an_empty_packet_may_be_lost():
+    capture = SimulatedCapture()
+    connection = Connection(CLIENT, SERVER, sent=[b"before", b"before"])
+    capture.add(connection, 0, ACK)
+    capture.send(connection, 0, b"a")
+    capture.add(connection, 0, PSH | ACK, position=8, payload=b"c")
+    flow = read_flows(capture)[0]
+    assert (flow.bytes_to_server, flow.lost_to_server) == (2, 1)
+
+
+def test_a_server_may_answer_a_syn_again_with_another_number():
+    capture = SimulatedCapture()
+    connection = Connection(CLIENT, SERVER)
+    capture.add(connection, 0, SYN, position=-1)
+    # This answer never reaches the client.
+    lost = replace(connection, first=(connection.first[0], 3_000_000_000))
+    capture.add(lost, 1, SYN | ACK, position=-1)
+    capture.add(connection, 1, SYN | ACK, position=-1)
+    capture.add(connection, 0, ACK)
+    # The client has an answer, so it ignores this one.
+    capture.add(lost, 1, SYN | ACK, position=-1)
+    capture.send(connection, 1, b"hello")
+    assert collect_bytes(read_streams(capture)) == {(0, "TO_CLIENT"): [(0, b"hello")]}
+
+
 def test_a_capture_may_begin_inside_a_connection():
     capture = SimulatedCapture()
     connection = Connection(CLIENT, SERVER)
@@ -212,6 +260,25 @@ def test_the_same_endpoints_may_connect_again():
         (0, "TO_SERVER"): [(0, b"first")],
         (1, "TO_SERVER"): [(0, b"second")],
     }
+
+
+def test_the_syn_of_the_next_connection_may_be_missing():
+    capture, first = make_conversation()
+    capture.send(first, 0, b"first")
+    capture.close(first)
+    # An answer that was late is one of the connection that ended.
+    capture.add(first, 1, SYN | ACK, position=-1)
+    second = Connection(CLIENT, SERVER, first=(70_000, 90_000))
+    capture.add(second, 1, SYN | ACK, position=-1)
+    capture.add(second, 0, ACK)
+    capture.send(second, 0, b"second")
+    streams = read_streams(capture)
+    assert collect_bytes(streams) == {
+        (0, "TO_SERVER"): [(0, b"first")],
+        (1, "TO_SERVER"): [(0, b"second")],
+    }
+    assert streams.outer["is_begun_earlier"].tolist() == [0, 1]
+    assert streams.outer["client"].to_pylist() == ["10.0.0.1:40000"] * 2
 
 
 def test_a_repeated_syn_begins_no_connection():

@@ -64,6 +64,7 @@ class Capture:
         self.units = 0  # of time in a second, for pcap
         self.snap_length = 0
         self.link = 0
+        self.is_foreign = False  # the section has another version
         self.first_interface = 0
         self.interfaces = []  # dicts of units, offset, snap_length, link
 
@@ -176,7 +177,9 @@ def read_pcapng_block(data, at, capture):
     require_block(data, at, size, 12, capture.order)
     block = data[at : at + size]
     row = BLOCK | dict(start=at, size=size, body=8, data_size=-1, comment_size=-1)
-    if type in (2, 3, 6):
+    if capture.is_foreign:
+        row |= dict(kind=OTHER_KIND, data_at=8, data_size=size - 12)
+    elif type in (2, 3, 6):
         add_packet_block(row, block, type, capture)
     elif type == 1:
         add_interface(row, block, capture)
@@ -211,6 +214,9 @@ def read_section(data, at, capture):
     capture.first_interface += len(capture.interfaces)
     capture.interfaces = []
     row = BLOCK | dict(start=at, size=size, body=24, kind=SECTION_KIND, data_size=-1)
+    capture.is_foreign = struct.unpack_from(order + "H", data, at + 12)[0] != 1
+    if capture.is_foreign:
+        return row | dict(fault=BAD_FIELD, comment_size=-1)
     return row | find_comment(list_options(data[at : at + size], 24, order))
 
 

@@ -587,7 +587,8 @@ cdef class Assembler:
                                                         position, <uint32_t>size))
                     self.touch(place, source)
                 elif self.nodes.steps <= self.nodes.allowed_steps:
-                    hold(&self.nodes, side, packet, self.packets, data, position, size)
+                    if hold(&self.nodes, side, packet, self.packets, data, position, size) == 0:
+                        side.retransmissions += 1
                     if move_held(&self.nodes, side):
                         self.touch(place, source)
 

@@ -18,6 +18,7 @@ cdef enum:
     RECORD_HEADER = 16
     SMALLEST_BLOCK = 12
     SECTION_HEADER = 28         # bytes of a section header without options
+    MAJOR_VERSION = 1           # of pcapng; the minor versions 0 and 2 are the same
     LARGEST_PACKET = 1 << 18    # bytes that a packet may have, whatever the file's header says
     MOST_INTERFACES = 1 << 16
     NANOSECONDS = 1000000000
@@ -60,6 +61,7 @@ cdef struct Interface:
 cdef struct Capture:
     int kind
     bint is_big                 # numbers are big-endian
+    bint is_foreign             # the section has another version, so its blocks are not read
     uint32_t first_interface    # number of the section's first interface in the file
     size_t count                # interfaces of the section
     size_t capacity
@@ -237,8 +239,11 @@ cdef inline Fault read_section(Reader* r, Block* row, Capture* capture) noexcept
     row.head.body = SECTION_HEADER - 4
     row.data_size = -1
     row.comment_size = -1
-    read_options(p + SECTION_HEADER - 4, p + size - 4, p, row, capture, NULL)
     r.at = p + size
+    capture.is_foreign = get16(capture, p + 12) != MAJOR_VERSION
+    if capture.is_foreign:
+        return BAD_FIELD
+    read_options(p + SECTION_HEADER - 4, p + size - 4, p, row, capture, NULL)
     return OK
 
 
@@ -342,7 +347,11 @@ cdef inline Fault read_block(Reader* r, Block* row, Capture* capture) noexcept n
     row.data_size = -1
     row.comment_size = -1
     row.head.body = 8
-    if type == TYPE_PACKET or type == TYPE_SIMPLE_PACKET or type == TYPE_OLD_PACKET:
+    if capture.is_foreign:
+        row.head.kind = OTHER_BLOCK
+        row.data_at = 8
+        row.data_size = <int32_t>(size - SMALLEST_BLOCK) if size < <uint32_t>0x7FFFFFFF else -1
+    elif type == TYPE_PACKET or type == TYPE_SIMPLE_PACKET or type == TYPE_OLD_PACKET:
         fault = read_packet_block(p, size, type, row, capture)
     elif type == TYPE_INTERFACE:
         fault = read_interface(p, size, row, capture)

@@ -95,12 +95,12 @@ cdef inline void append(NodeArena* nodes, Side* side, int32_t i) noexcept nogil:
     side.ready_bytes += node.size
 
 
-cdef inline void hold(NodeArena* nodes, Side* side, const Packet* packet, int64_t number,
-                      const uint8_t* data, uint64_t position, uint64_t size) noexcept nogil:
+cdef inline uint64_t hold(NodeArena* nodes, Side* side, const Packet* packet, int64_t number,
+                          const uint8_t* data, uint64_t position, uint64_t size) noexcept nogil:
     # Add bytes to the held ones, by position. Bytes that are held already stay, or with `last_wins`
-    # are replaced.
+    # are replaced. Return how many bytes are new.
     cdef int32_t before = NONE, i = side.held, new
-    cdef uint64_t stop = position + size, end
+    cdef uint64_t stop = position + size, end, added = 0
     cdef Node* node
     if side.held != NONE:
         node = &nodes.at[side.held_last]
@@ -128,11 +128,13 @@ cdef inline void hold(NodeArena* nodes, Side* side, const Packet* packet, int64_
             continue
         new = make_node(nodes, packet, number, data, position, <uint32_t>(end - position))
         if new == NONE:
-            return
+            return added
         insert(nodes, side, before, new)
         before = new
+        added += end - position
         data += end - position
         position = end
+    return added
 
 
 cdef inline void replace(NodeArena* nodes, int32_t i, const uint8_t* data, uint64_t position,

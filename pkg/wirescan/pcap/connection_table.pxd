@@ -202,12 +202,26 @@ cdef inline void free_connection(ConnectionTable* table, int64_t place) noexcept
 cdef inline bint begins_again(const Connection* connection, const Packet* packet,
                               int source) noexcept nogil:
     # Return whether a packet begins another connection of the same endpoints.
-    if packet.flags & SYN == 0 or packet.flags & ACK:
+    cdef const Side* side = &connection.side[source]
+    if packet.flags & SYN == 0:
         return False
+    if packet.flags & ACK:
+        # The capture may lack the SYN of the client. A late answer has the number of the first one.
+        return (connection.state != OPEN and side.is_started
+                and packet.sequence + 1 != side.next_sequence - <uint32_t>side.position)
     if not connection.begun_earlier:
         return packet.sequence != connection.syn_sequence   # else it is the same SYN again
     return (connection.state != OPEN or connection.side[0].position > 0
             or connection.side[1].position > 0)
+
+
+cdef inline bint answers_again(const Connection* connection, const Packet* packet,
+                               int source) noexcept nogil:
+    # Return whether a server answers a SYN again, before the client has an answer. The sequence
+    # number may be another one.
+    cdef const Side* side = &connection.side[source]
+    return (packet.flags & ACK != 0 and connection.is_acknowledging and source != connection.client
+            and side.position == 0 and side.held == NONE)
 
 
 cdef inline void follow_flags(Connection* connection, const Packet* packet,
@@ -217,7 +231,7 @@ cdef inline void follow_flags(Connection* connection, const Packet* packet,
     cdef Side* other = &connection.side[1 - source]
     cdef int64_t position
     side.packets += 1
-    if packet.flags & SYN and not side.is_started:
+    if packet.flags & SYN and (not side.is_started or answers_again(connection, packet, source)):
         side.is_started = True
         side.next_sequence = packet.sequence + 1
         if packet.flags & ACK:
@@ -225,6 +239,14 @@ cdef inline void follow_flags(Connection* connection, const Packet* packet,
     elif not side.is_started:
         side.is_started = True
         side.next_sequence = packet.sequence
+        side.is_assumed = packet.payload_length == 0
+    elif side.is_assumed:
+        side.is_assumed = packet.payload_length == 0
+        if packet.sequence == side.next_sequence + 1:
+            # The first packet was a keep-alive, whose sequence number is one too low.
+            side.is_assumed = False
+            side.next_sequence += 1
+            side.acknowledged -= side.acknowledged > 0
     if packet.flags & ACK:
         if connection.is_acknowledging and source == connection.client and not (
                 packet.flags & SYN):

@@ -67,7 +67,8 @@ def scan(
     of the interface. Interfaces are counted over all sections of a file. Places: data, comment.
 
     Faults: TRUNCATED, the fields of a block do not fit it. BAD_FIELD, a packet of an interface that
-    the section does not have, or more than 65,536 interfaces. BAD_LENGTH, an impossible size, or
+    the section does not have, more than 65,536 interfaces, or a section of another major version
+    than 1: its blocks have the kind OTHER. BAD_LENGTH, an impossible size, or
     different sizes at both ends of a block. NOT_A_FRAME, not the beginning of a capture. After the
     last two, the next plausible block is searched for.
 

@@ -62,6 +62,7 @@ cdef struct Side:
     uint32_t waited             # packets since the receiver has bytes that are missing here
     int64_t waiting_since       # time of the first of them, ns
     bint is_started             # next_sequence is known
+    bint is_assumed             # it is that of an empty packet, which may be a keep-alive
     bint is_closed              # FIN was seen, and all bytes before it
     bint has_fin
     bint is_touched             # it is in the list of directions with new bytes
