@@ -26,7 +26,7 @@ from tests.strategies.pcap import (
     make_tcp,
     make_udp,
 )
-from wirescan import Fault, pcap
+from wirescan import Fault, FrameError, pcap
 from wirescan.pcap import BlockKind, PacketKind
 from wirescan.pcap.endpoints import format_endpoints
 

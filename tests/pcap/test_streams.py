@@ -208,19 +208,33 @@ def test_bytes_after_an_empty_packet_may_be_lost():
     assert (flow.bytes_to_server, flow.lost_to_server) == (2, 1)
 
 
-def test_a_server_may_answer_a_syn_again_with_another_number():
+@pytest.mark.parametrize("answer", (0, 1))
+def test_a_server_may_answer_a_syn_again_with_another_number(answer):
+    capture = SimulatedCapture()
+    answers = [Connection(CLIENT, SERVER, first=(1000, number)) for number in (5000, 3_000_000_000)]
+    connection = answers[answer]  # the answer that the client acknowledges
+    capture.add(connection, 0, SYN, position=-1)
+    for other in answers:
+        capture.add(other, 1, SYN | ACK, position=-1)
+    capture.add(connection, 0, ACK)
+    # The client has an answer, so it ignores this one.
+    capture.add(answers[1 - answer], 1, SYN | ACK, position=-1)
+    capture.add(connection, 0, ACK)
+    capture.send(connection, 1, b"hello")
+    assert collect_bytes(read_streams(capture)) == {(0, "TO_CLIENT"): [(0, b"hello")]}
+
+
+def test_a_refused_connection_may_be_tried_again():
     capture = SimulatedCapture()
     connection = Connection(CLIENT, SERVER)
     capture.add(connection, 0, SYN, position=-1)
-    # This answer never reaches the client.
-    lost = replace(connection, first=(connection.first[0], 3_000_000_000))
-    capture.add(lost, 1, SYN | ACK, position=-1)
-    capture.add(connection, 1, SYN | ACK, position=-1)
-    capture.add(connection, 0, ACK)
-    # The client has an answer, so it ignores this one.
-    capture.add(lost, 1, SYN | ACK, position=-1)
+    capture.add(connection, 1, RST | ACK, position=-connection.first[1] - 1)  # its number is 0
+    assert read_flows(capture)["kind"].tolist() == [pcap.FlowState.RESET]
+    capture.connect(connection)
     capture.send(connection, 1, b"hello")
-    assert collect_bytes(read_streams(capture)) == {(0, "TO_CLIENT"): [(0, b"hello")]}
+    streams = read_streams(capture)
+    assert collect_bytes(streams) == {(0, "TO_CLIENT"): [(0, b"hello")]}
+    assert streams.outer["kind"].tolist() == [pcap.FlowState.UNFINISHED]
 
 
 def test_a_capture_may_begin_inside_a_connection():

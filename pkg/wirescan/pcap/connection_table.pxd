@@ -207,7 +207,7 @@ cdef inline bint begins_again(const Connection* connection, const Packet* packet
         return False
     if packet.flags & ACK:
         # The capture may lack the SYN of the client. A late answer has the number of the first one.
-        return (connection.state != OPEN and side.is_started
+        return (connection.state != OPEN and side.is_started and not side.is_assumed
                 and packet.sequence + 1 != side.next_sequence - <uint32_t>side.position)
     if not connection.begun_earlier:
         return packet.sequence != connection.syn_sequence   # else it is the same SYN again
@@ -215,29 +215,21 @@ cdef inline bint begins_again(const Connection* connection, const Packet* packet
             or connection.side[1].position > 0)
 
 
-cdef inline bint answers_again(const Connection* connection, const Packet* packet,
-                               int source) noexcept nogil:
-    # Return whether a server answers a SYN again, before the client has an answer. The sequence
-    # number may be another one.
-    cdef const Side* side = &connection.side[source]
-    return (packet.flags & ACK != 0 and connection.is_acknowledging and source != connection.client
-            and side.position == 0 and side.held == NONE)
-
-
-cdef inline void follow_flags(Connection* connection, const Packet* packet,
-                              int source) noexcept nogil:
-    # Follow the handshake, the acknowledgment and the end of a connection.
+cdef inline void begin_side(Connection* connection, const Packet* packet,
+                            int source) noexcept nogil:
+    # Find the sequence number of the first byte of a direction.
     cdef Side* side = &connection.side[source]
-    cdef Side* other = &connection.side[1 - source]
-    cdef int64_t position
-    side.packets += 1
-    if packet.flags & SYN and (not side.is_started or answers_again(connection, packet, source)):
-        side.is_started = True
+    if packet.flags & SYN:
+        if packet.flags & ACK:
+            connection.answer = packet.sequence + 1
+        if side.is_started and not side.is_assumed:
+            return
         side.next_sequence = packet.sequence + 1
+        side.is_assumed = False
         if packet.flags & ACK:
             connection.is_acknowledging = connection.syn_time != 0
+            connection.state = OPEN             # an earlier try may have been refused
     elif not side.is_started:
-        side.is_started = True
         side.next_sequence = packet.sequence
         side.is_assumed = packet.payload_length == 0
     elif side.is_assumed:
@@ -247,11 +239,26 @@ cdef inline void follow_flags(Connection* connection, const Packet* packet,
             side.is_assumed = False
             side.next_sequence += 1
             side.acknowledged -= side.acknowledged > 0
+    side.is_started = True
+
+
+cdef inline void follow_flags(Connection* connection, const Packet* packet,
+                              int source) noexcept nogil:
+    # Follow the handshake, the acknowledgment and the end of a connection.
+    cdef Side* side = &connection.side[source]
+    cdef Side* other = &connection.side[1 - source]
+    cdef int64_t position
+    side.packets += 1
+    begin_side(connection, packet, source)
     if packet.flags & ACK:
         if connection.is_acknowledging and source == connection.client and not (
                 packet.flags & SYN):
             connection.is_acknowledging = False
             connection.handshake = packet.time - connection.syn_time
+            if (packet.acknowledgment == connection.answer and other.position == 0
+                    and other.held == NONE):
+                # The server may answer again, with another number. The client has this answer.
+                other.next_sequence = connection.answer
         if other.is_started:
             position = <int64_t>other.position + <int32_t>(
                 packet.acknowledgment - other.next_sequence)

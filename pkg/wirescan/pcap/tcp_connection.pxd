@@ -83,6 +83,7 @@ cdef struct Connection:
     int32_t older               # neighbours in the list of connections by their last packets
     int32_t younger
     uint32_t syn_sequence
+    uint32_t answer             # sequence number after the last SYN of the server
     uint8_t client              # the side that is the client, 0 or 1
     uint8_t state
     uint8_t phase
