@@ -137,6 +137,12 @@ def call_tshark(capture: Path, *arguments: str | Path) -> str:
     return completed.stdout.decode()
 
 
+def list_errors(capture: Path) -> list[str]:
+    """What tshark says if it cannot read all of a capture; nothing if it can."""
+    completed = subprocess.run(["tshark", "-n", "-r", capture], capture_output=True, timeout=60)
+    return completed.stderr.decode().splitlines() if completed.returncode else []
+
+
 def read_fields(
     capture: Path,
     names: Sequence[str],

@@ -203,7 +203,7 @@ cdef inline bint begins_again(const Connection* connection, const Packet* packet
                               int source) noexcept nogil:
     # Return whether a packet begins another connection of the same endpoints.
     cdef const Side* side = &connection.side[source]
-    if packet.flags & SYN == 0:
+    if packet.flags & SYN == 0 or packet.flags & RST:
         return False
     if packet.flags & ACK:
         # The capture may lack the SYN of the client. A late answer has the number of the first one.

@@ -1,0 +1,173 @@
+"""Wireshark reads the same packets, streams and retransmissions in public captures.
+
+The captures are those of public_captures.py. Every fourth one of tcpdump is compared, and all with
+TCP; the nightly run compares all.
+"""
+
+from functools import cache
+from pathlib import Path
+
+import pytest
+
+from tests.support.captures import list_captures as list_recorded
+from tests.support.packets import Rates, impair, read_packets, write_packets
+from wirescan import FrameError, pcap
+
+from . import tshark
+from .capture_oracle import (
+    FIELDS,
+    compare_packets,
+    compare_repeats,
+    compare_streams,
+    read_tables,
+)
+from .public_captures import SOURCES, PublicCapture, list_captures
+from .sharkd import Sharkd
+
+pytestmark = pytest.mark.peers
+STEP = 4  # of the captures of tcpdump that are compared
+UNKNOWN_LINK = "Wireshark 4.0 does not know the link type"
+# Captures that Wireshark does not open.
+UNREADABLE = {
+    "gopacket/pcapgo/tests/be/test901.pcapng": "it stops at a section of another version",
+    "gopacket/pcapgo/tests/le/test901.pcapng": "it stops at a section of another version",
+    "tcpdump/brcm-tag-prepend.pcap": UNKNOWN_LINK,
+    "tcpdump/brcm-tag.pcap": UNKNOWN_LINK,
+    "tcpdump/dsa-high-vid.pcap": UNKNOWN_LINK,
+    "tcpdump/dsa.pcap": UNKNOWN_LINK,
+    "tcpdump/edsa-high-vid.pcap": UNKNOWN_LINK,
+    "tcpdump/edsa.pcap": UNKNOWN_LINK,
+    "tcpdump/frf16_magic_ie-oobr.pcap": UNKNOWN_LINK,
+    "tcpdump/hoobr_juniper3.pcap": UNKNOWN_LINK,
+    "tcpdump/juniper_es_oobr.pcap": UNKNOWN_LINK,
+    "tcpdump/kday6.pcap": UNKNOWN_LINK,
+    "tcpdump/vtp_asan-2.pcap": UNKNOWN_LINK,
+    "tcpdump/vtp_asan-3.pcap": UNKNOWN_LINK,
+    "tcpdump/vtp_asan.pcap": UNKNOWN_LINK,
+}
+# Messages of OpenFlow have packets inside. Wireshark follows a stream with the bytes of these in
+# place of the message. Without its dissector of OpenFlow it gives the bytes that wirescan gives.
+DIFFERENT_STREAMS = {
+    "tcpdump/of10_s4810.pcap": ["stream 0, TO_SERVER: 14902 bytes, not 14664"],
+    "tcpdump/of13_ericsson.pcapng": [
+        "stream 9, TO_SERVER: 344 bytes, not 344",
+        "stream 9, TO_CLIENT: 208 bytes, not 8",
+    ],
+}
+KINDS = ("packets", "streams", "repeats")
+HEAVY = Rates(
+    size=60,
+    lost_before=0.25,
+    lost_after=0.2,
+    duplicate=0.2,
+    reorder=0.3,
+    overlap=0.3,
+    lost_acks=0.3,
+)
+
+
+def choose_captures(source: str) -> list[PublicCapture]:
+    """Return the captures that are compared in each run."""
+    captures = list_captures(source)
+    if source != "tcpdump":
+        return captures
+    return [
+        capture
+        for number, capture in enumerate(captures)
+        if number % STEP == 0 or len(read_tables(capture.read()).flows)
+    ]
+
+
+def compare(sharkd: Sharkd, path: Path, data: bytes) -> dict[str, list[str]]:
+    """Return the differences of a capture, for each of KINDS."""
+    sharkd.load(path)
+    rows = sharkd.read_fields(FIELDS)
+    return {
+        "packets": compare_packets(data, rows),
+        "streams": compare_streams(sharkd, data, rows),
+        "repeats": compare_repeats(data, rows),
+    }
+
+
+@cache
+def compare_source(source: str) -> dict[str, dict[str, list[str]]]:
+    """Return name -> differences for the chosen captures that Wireshark opens."""
+    with Sharkd() as sharkd:
+        return {
+            capture.name: compare(sharkd, capture.path, capture.read())
+            for capture in choose_captures(source)
+            if capture.name not in UNREADABLE
+        }
+
+
+def list_differences(source: str, kind: str) -> dict[str, list[str]]:
+    return {name: found[kind] for name, found in compare_source(source).items() if found[kind]}
+
+
+@pytest.mark.parametrize("source", SOURCES)
+def test_every_capture_is_read(source):
+    captures = list_captures(source)
+    assert len(captures) > 50
+    packets = 0
+    for capture in captures:
+        tables = read_tables(capture.read())
+        packets += len(tables.packets)
+        try:
+            pcap.packets(pcap.scan(capture.read()))
+        except FrameError as error:
+            assert tables.blocks.bad.any() or tables.packets.bad.any(), (capture.name, error)
+    assert packets > 150
+
+
+@pytest.mark.parametrize("name", UNREADABLE)
+def test_wireshark_does_not_open_some_captures(name):
+    (capture,) = (one for one in list_captures(name.partition("/")[0]) if one.name == name)
+    assert tshark.list_errors(capture.path)
+
+
+@pytest.mark.parametrize("source", SOURCES)
+def test_wireshark_reads_the_same_packets(source):
+    assert list_differences(source, "packets") == {}
+
+
+@pytest.mark.parametrize("source", SOURCES)
+def test_wireshark_follows_the_same_streams(source):
+    known = {name: lines for name, lines in DIFFERENT_STREAMS.items() if name.startswith(source)}
+    assert list_differences(source, "streams") == known
+
+
+@pytest.mark.parametrize("source", SOURCES)
+def test_wireshark_flags_the_same_retransmissions(source):
+    assert list_differences(source, "repeats") == {}
+
+
+@pytest.mark.parametrize("missing", (0, 0.05), ids=("whole", "missing"))
+@pytest.mark.parametrize("name", ["kafka", "lumberjack"])
+def test_wireshark_flags_the_retransmissions_of_impaired_captures(name, missing, tmp_path):
+    (capture,) = (one for one in list_recorded() if one.name == name)
+    path = tmp_path / "impaired.pcap"
+    with Sharkd() as sharkd:
+        for seed in range(5):
+            packets = impair(read_packets(capture.path), seed, HEAVY._replace(missing=missing))
+            write_packets(path, packets)
+            data = path.read_bytes()
+            found = compare(sharkd, path, data)
+            assert found["packets"] == found["repeats"] == []
+            # Wireshark gives up bytes when they are acknowledged, wirescan waits for them.
+            assert missing or found["streams"] == []
+            flows = read_tables(data).flows
+            assert (flows["retransmissions_to_server"] > 0).any()
+            assert (flows["repeated_to_server"] > 0).any()
+            assert (flows["lost_to_server"] > 0).any() == bool(missing)
+
+
+@pytest.mark.nightly
+def test_wireshark_reads_all_captures_of_tcpdump():
+    differences = {}
+    with Sharkd() as sharkd:
+        for capture in list_captures("tcpdump"):
+            if capture.name not in UNREADABLE:
+                found = compare(sharkd, capture.path, capture.read())
+                differences[capture.name] = [line for kind in KINDS for line in found[kind]]
+    assert len(differences) > 600
+    assert {name: lines for name, lines in differences.items() if lines} == DIFFERENT_STREAMS
