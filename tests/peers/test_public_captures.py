@@ -4,6 +4,8 @@ The captures are those of public_captures.py. Every fourth one of tcpdump is com
 TCP; the nightly run compares all.
 """
 
+from collections import defaultdict
+from collections.abc import Iterable
 from functools import cache
 from pathlib import Path
 
@@ -12,6 +14,8 @@ import pytest
 from tests.support.captures import list_captures as list_recorded
 from tests.support.packets import Rates, impair, read_packets, write_packets
 from wirescan import FrameError, pcap
+from wirescan.frames.table import FrameTable
+from wirescan.reading.chunked import iter_tables
 
 from . import tshark
 from .capture_oracle import (
@@ -22,9 +26,10 @@ from .capture_oracle import (
     read_tables,
 )
 from .public_captures import SOURCES, PublicCapture, list_captures
-from .sharkd import Sharkd
+from .sharkd import Sharkd, describe_gap
 
 pytestmark = pytest.mark.peers
+PIECE = 3000  # bytes
 STEP = 4  # of the captures of tcpdump that are compared
 UNKNOWN_LINK = "Wireshark 4.0 does not know the link type"
 # Captures that Wireshark does not open.
@@ -117,6 +122,30 @@ def test_every_capture_is_read(source):
         except FrameError as error:
             assert tables.blocks.bad.any() or tables.packets.bad.any(), (capture.name, error)
     assert packets > 150
+
+
+def collect_sides(tables: Iterable[FrameTable]) -> dict[tuple[int, int], bytes]:
+    """Return the bytes of each direction, with Wireshark's text for gaps."""
+    sides: dict[tuple[int, int], bytes] = defaultdict(bytes)
+    for table in tables:
+        columns = (table[name].tolist() for name in ("connection", "kind", "lost"))
+        for row, (connection, kind, lost) in enumerate(zip(*columns)):
+            data = describe_gap(lost) if lost else bytes(table.frame(row))
+            sides[connection, kind] += data
+    return sides
+
+
+@pytest.mark.parametrize("source", SOURCES)
+def test_pieces_have_the_streams_of_the_whole(source):
+    compared = 0
+    for capture in list_captures(source):
+        data = capture.read()
+        whole = read_tables(data).streams
+        if len(whole):
+            pieces = iter_tables(data, format="pcap.streams", piece=PIECE, errors="mark")
+            assert collect_sides(pieces) == collect_sides([whole]), capture.name
+            compared += 1
+    assert compared > 20 or source == "gopacket"
 
 
 @pytest.mark.parametrize("name", UNREADABLE)
