@@ -291,6 +291,7 @@ def test_the_syn_of_the_next_connection_may_be_missing():
         (0, "TO_SERVER"): [(0, b"first")],
         (1, "TO_SERVER"): [(0, b"second")],
     }
+    assert streams.outer["packets_to_client"].tolist() == [3, 1]
     assert streams.outer["is_begun_earlier"].tolist() == [0, 1]
     assert streams.outer["client"].to_pylist() == ["10.0.0.1:40000"] * 2
 
