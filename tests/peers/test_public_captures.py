@@ -13,6 +13,7 @@ import pytest
 
 from tests.support.captures import list_captures as list_recorded
 from tests.support.packets import Rates, impair, read_packets, write_packets
+from tests.support.simulated_capture import ACK, PSH, Connection, SimulatedCapture
 from wirescan import FrameError, pcap
 from wirescan.frames.table import FrameTable
 from wirescan.reading.chunked import iter_tables
@@ -20,6 +21,7 @@ from wirescan.reading.chunked import iter_tables
 from . import tshark
 from .capture_oracle import (
     FIELDS,
+    REPEATS,
     compare_packets,
     compare_repeats,
     compare_streams,
@@ -30,6 +32,8 @@ from .sharkd import Sharkd, describe_gap
 
 pytestmark = pytest.mark.peers
 PIECE = 3000  # bytes
+SECOND = 10**9  # ns
+WINDOW = 14 + 20 + 14  # position of the window of TCP after Ethernet and IPv4
 STEP = 4  # of the captures of tcpdump that are compared
 UNKNOWN_LINK = "Wireshark 4.0 does not know the link type"
 # Captures that Wireshark does not open.
@@ -188,6 +192,49 @@ def test_wireshark_flags_the_retransmissions_of_impaired_captures(name, missing,
             assert (flows["retransmissions_to_server"] > 0).any()
             assert (flows["repeated_to_server"] > 0).any()
             assert (flows["lost_to_server"] > 0).any() == bool(missing)
+
+
+def make_findings() -> bytes:
+    """Return a capture that has each finding of REPEATS."""
+    capture = SimulatedCapture()
+    connection = Connection((b"\x0a\0\0\1", 40_000), (b"\x0a\0\0\2", 9092))
+    capture.connect(connection)
+    capture.send(connection, 0, b"a" * 100, size=50)
+    capture.add(connection, 1, ACK)
+    capture.add(connection, 0, PSH | ACK, position=0, payload=b"a" * 50)  # acknowledged: spurious
+    capture.add(connection, 0, ACK, position=99, payload=b"a")  # a keep-alive
+    capture.send(connection, 0, b"b" * 100, size=50)
+    for _ in range(3):
+        capture.add(connection, 1, ACK, acknowledged=100)
+    capture.add(connection, 0, PSH | ACK, position=100, payload=b"b" * 50)  # fast
+    capture.now += SECOND
+    capture.add(connection, 0, PSH | ACK, position=150, payload=b"b" * 50)
+    capture.add(connection, 0, PSH | ACK, position=250, payload=b"d" * 50)
+    capture.add(connection, 0, PSH | ACK, position=200, payload=b"c" * 50)  # out of order
+    connection.sent[0] += b"c" * 50 + b"d" * 50
+    capture.add(connection, 1, ACK)
+    time, data = capture.packets[-1]
+    capture.packets[-1] = time, data[:WINDOW] + bytes(2) + data[WINDOW + 2 :]
+    capture.add(connection, 0, ACK, payload=b"e")  # a probe of the closed window
+    capture.add(connection, 1, ACK)
+    capture.send(connection, 0, b"e" * 50)
+    capture.close(connection)
+    return capture.to_pcap()
+
+
+def test_wireshark_flags_each_kind_of_retransmission(tmp_path):
+    path = tmp_path / "findings.pcap"
+    data = make_findings()
+    path.write_bytes(data)
+    with Sharkd() as sharkd:
+        assert compare(sharkd, path, data) == {kind: [] for kind in KINDS}
+        rows = sharkd.read_fields(FIELDS)
+    missing = [name for name in REPEATS if not any(row[f"tcp.analysis.{name}"] for row in rows)]
+    assert missing == []
+    flows = read_tables(data).flows
+    # The packet out of order has new bytes, and so has the probe.
+    assert flows["retransmissions_to_server"].tolist() == [4]
+    assert flows["repeated_to_server"].tolist() == [50 + 1 + 50 + 50 + 1]
 
 
 @pytest.mark.nightly
