@@ -37,6 +37,11 @@ def make_connection(number, **attributes):
     return Connection(client, SERVER, **attributes)
 
 
+def get_scanner(reader):
+    """Return the scanner inside the one that decrypts."""
+    return reader._scanner._scanner
+
+
 def add_noise(capture, seconds, packets=QUIET):
     """Add packets of another connection after some seconds."""
     capture.now += int(seconds * SECOND)
@@ -317,7 +322,7 @@ def test_answers_are_paired_until_their_connection_is_released():
     assert min(latencies) >= 30 * SECOND
     reader = make_reader("kafka.responses")
     reader.feed(pcap.scan(capture.to_pcap()))
-    assert len(reader._scanner._waiting) < 20
+    assert len(get_scanner(reader)._waiting) < 20
 
 
 # ---- memory
@@ -371,12 +376,13 @@ def test_many_short_connections_are_read_in_bounded_memory(name, batches):
         most = max(most, assembler.held_connections)
         assert assembler.waiting_bytes == 0
         if name != "pcap.flows":
-            scanner = getattr(reader._scanner, "_asked", None) or reader._scanner
+            scanner = getattr(get_scanner(reader), "_asked", None) or get_scanner(reader)
             assert len(scanner._known) <= assembler.held_connections
             assert len(scanner._verdicts) <= 2 * BATCH
+            assert len(get_scanner(reader)._follower._known) <= 2 * assembler.held_connections
         if name == "kafka.responses":
-            assert len(reader._scanner._waiting) == 0
-            assert len(reader._scanner._answers._known) == 0  # those of the requests count
+            assert len(get_scanner(reader)._waiting) == 0
+            assert len(get_scanner(reader)._answers._known) == 0  # those of the requests count
     # Those of the last minute are held, and those of the batch that is read.
     assert BATCH <= most < 6 * BATCH
     connections.append(reader.close()["connection"])
@@ -408,7 +414,7 @@ def test_frames_that_wait_for_answers_are_bounded(monkeypatch):
         capture.connect(connection)
         capture.send(connection, 0, API_VERSIONS * count)
         reader.feed(pcap.scan(capture.to_pcap()))
-    assert len(reader._scanner._waiting) == 3 + 1000 + 200
+    assert len(get_scanner(reader)._waiting) == 3 + 1000 + 200
 
 
 def test_frames_that_wait_for_answers_are_copied_once(monkeypatch):
@@ -441,7 +447,7 @@ def test_only_the_headers_of_requests_wait_that_get_a_response(acks, waiting):
     capture.send(connection, 0, bytes(request))
     reader = make_reader("kafka.responses")
     reader.feed(pcap.scan(capture.to_pcap()))
-    table, _ = reader._scanner._waiting.take()
+    table, _ = get_scanner(reader)._waiting.take()
     assert len(table) == waiting
     assert table.rows["size"].tolist() == kafka.requests(request).rows["body"].tolist()[:waiting]
 
@@ -453,7 +459,7 @@ def test_the_bytes_of_frames_that_wait_for_answers_are_bounded(monkeypatch):
     capture.send(connection, 0, API_VERSIONS * 50)
     reader = make_reader("kafka.responses")
     reader.feed(pcap.scan(capture.to_pcap()))
-    assert len(reader._scanner._waiting) == 100 // len(API_VERSIONS)
+    assert len(get_scanner(reader)._waiting) == 100 // len(API_VERSIONS)
 
 
 def test_held_bytes_beyond_the_limit_give_up_what_is_missing():

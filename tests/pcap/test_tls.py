@@ -24,8 +24,10 @@ from tests.support.tls_connections import (
 )
 from wirescan import Fault, FrameError, kafka, pcap
 from wirescan.frames.registry import make_spec
+from wirescan.pcap.tls_ciphers import SUITES as SUITES_BY_VERSION
+from wirescan.pcap.tls_ciphers import expand_label, make_old_ciphers
 from wirescan.pcap.tls_hello import HandshakeReader, HelloError
-from wirescan.pcap.tls_keys import KeyLog, expand_label
+from wirescan.pcap.tls_keys import KeyLog
 from wirescan.pcap.tls_records import LARGEST_LENGTH, Recognition, recognize
 from wirescan.reading.chunked import iter_tables
 
@@ -37,7 +39,7 @@ PAIRS = [
 PLACE_NAMES = ("start", "parent", "buffer")
 PORT = 9092
 UNUSUAL = 5555
-CBC = "ECDHE-ECDSA-AES128-SHA256"
+CAMELLIA = "ECDHE-ECDSA-CAMELLIA128-SHA256"
 every_version = pytest.mark.parametrize("version", ["1.2", "1.3"])
 
 
@@ -525,7 +527,7 @@ def lose(talk, start, stop):
 
 @pytest.mark.parametrize("reason", ["NO_SECRET", "UNSUPPORTED", "NO_HANDSHAKE"])
 def test_connections_that_cannot_be_decrypted_are_reported(reason, tmp_path, caplog):
-    options = {"version": "1.2", "cipher": CBC} if reason == "UNSUPPORTED" else {}
+    options = {"version": "1.2", "cipher": CAMELLIA} if reason == "UNSUPPORTED" else {}
     talk = record_pair(tmp_path, **options)
     if reason == "NO_SECRET":
         talk.keylog.write_text("")
@@ -546,13 +548,12 @@ def test_connections_that_cannot_be_decrypted_are_reported(reason, tmp_path, cap
 
 def test_a_renegotiation_ends_the_reading(tmp_path):
     """The client sends another hello in an encrypted record."""
-    from wirescan.pcap.tls_keys import SUITES, make_ciphers_of_1_2
-
     talk = record_pair(tmp_path, version="1.2", cipher="ECDHE-ECDSA-AES128-GCM-SHA256")
     client_hello, server_hello = talk.join(CLIENT), talk.join(SERVER)
     randoms = [data[11:43] for data in (client_hello, server_hello)]
     master = KeyLog(str(talk.keylog)).find(b"CLIENT_RANDOM", randoms[0])
-    cipher, _ = make_ciphers_of_1_2(SUITES[0x0303][0xC02B], master, *randoms)
+    suite = SUITES_BY_VERSION[0x0303][0xC02B]
+    cipher, _ = make_old_ciphers(suite, 0x0303, master, randoms[1] + randoms[0])
     hello = client_hello[5:]
     hello = hello[: 4 + int.from_bytes(hello[1:4])]
     # Finished and one record of data were sent.

@@ -308,6 +308,22 @@ cdef class Assembler:
         if self.releases and self.nodes.owned_bytes > self.most_waiting:
             self.release_waiting()
 
+    def release_idle(self):
+        """Release the connection that is idle for longest: (its number, bytes of its copies).
+
+        Return (-1, 0) if there is none. Its bytes wait for `take(released=True)`.
+
+        Raises MemoryError.
+        """
+        cdef int32_t place = find_longest_idle(&self.connections)
+        if place == NONE:
+            return -1, 0
+        self.release_connection(place)
+        if self.out_of_memory:
+            raise MemoryError("no memory for the numbers of connections")
+        return self.connections.at[place].number, count_owned(&self.nodes,
+                                                              &self.connections.at[place])
+
     def drop_released(self):
         """Forget the released connections, and their bytes."""
         cdef Direction* touched = <Direction*>self.touched.at
@@ -370,13 +386,10 @@ cdef class Assembler:
     cdef int release_waiting(self) except -1:
         # Release the longest idle connections until few enough bytes wait for others.
         cdef uint64_t released = 0
-        cdef int32_t place = find_longest_idle(&self.connections)
-        while place != NONE and self.nodes.owned_bytes - released > self.most_waiting:
-            self.release_connection(place)
-            released += count_owned(&self.nodes, &self.connections.at[place])
-            if self.out_of_memory:
-                raise MemoryError("no memory for the numbers of connections")
-            place = find_longest_idle(&self.connections)
+        cdef int64_t place = 0
+        while place >= 0 and self.nodes.owned_bytes - released > self.most_waiting:
+            place, size = self.release_idle()
+            released += <uint64_t>size
         return 0
 
     cdef bint is_taken(self, int64_t place, bint everything, bint released) noexcept nogil:

@@ -29,7 +29,8 @@ from wirescan.pcap.stream_frames import (
     make_scanner,
     read_stream_frames,
 )
-from wirescan.pcap.tls_keys import KeyLog, import_ciphers
+from wirescan.pcap.tls_ciphers import import_ciphers
+from wirescan.pcap.tls_keys import KeyLog
 from wirescan.pcap.tls_table import CapturedTls
 
 
@@ -243,7 +244,8 @@ MEANINGS = {
 KEYLOG = FormatOption(
     "keylog",
     Path,
-    "Captures: decrypt TLS with the secrets in this file, in the format of NSSLKEYLOGFILE.",
+    "Captures: decrypt TLS with the secrets in this file, in the format of NSSLKEYLOGFILE. Those "
+    "in the capture are used without it.",
     add_keylog,
 )
 COMMON_OPTIONS = (

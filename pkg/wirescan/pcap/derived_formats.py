@@ -19,12 +19,11 @@ from wirescan.pcap.files import FILES
 from wirescan.pcap.stream_frames import (
     STREAMS,
     CapturedFrames,
-    CaptureScanner,
-    decrypt,
     enforce_frames,
     require_streams,
     scan_whole,
 )
+from wirescan.pcap.tls_streams import CaptureScanner, DecryptingScanner
 
 
 def make_derived_format(
@@ -67,7 +66,7 @@ def _read(
     """
     errors = resolve_mode(errors, streams, limits)
     require_streams(streams, f"{name} are read from a table of pcap.streams")
-    scanner = decrypt(make_scanner(check=check, limits=limits), keylog)
+    scanner = DecryptingScanner(make_scanner(check=check, limits=limits), keylog)
     format = format_of(make_spec(name, keylog=keylog))
     return enforce_frames(scan_whole(streams, scanner, format), errors)
 
@@ -82,7 +81,7 @@ def _make_reader(
     keylog: str | None = None,
 ) -> CapturedFrames:
     """Return the reader of a capture in pieces. The arguments are those of `_read`."""
-    scanner = decrypt(make_scanner(check=check, limits=limits), keylog)
+    scanner = DecryptingScanner(make_scanner(check=check, limits=limits), keylog)
     format = format_of(make_spec(name, keylog=keylog))
     return CapturedFrames(scanner, format, errors=errors, limits=limits)
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 
@@ -18,6 +18,7 @@ from wirescan.pcap.constants import Direction
 logger = logging.getLogger(__name__)
 
 MOST_CONNECTIONS = 1 << 17  # that are held while a capture is read in pieces
+MOST_WAITING = 1 << 30  # bytes of them that wait for others, decrypted bytes included
 
 
 def make_flows(
@@ -74,12 +75,43 @@ def report_incomplete(assembler: Assembler) -> None:
         )
 
 
+class HeldBytes(Protocol):
+    """Memory of connections besides that of an `Assembler`."""
+
+    @property
+    def held_bytes(self) -> int:
+        """Bytes of all connections."""
+        ...
+
+    def count_bytes(self, connection: int) -> int:
+        """Return the bytes of one connection."""
+        ...
+
+
+def release_idle(assembler: Assembler, held: HeldBytes) -> None:
+    """Release the longest idle connections until at most MOST_WAITING bytes wait.
+
+    held: other bytes of the connections. Connections that are released already come first.
+    """
+    if assembler.released:
+        return
+    excess = assembler.waiting_bytes + held.held_bytes - MOST_WAITING
+    while excess > 0:
+        connection, size = assembler.release_idle()
+        if connection < 0:
+            break
+        excess -= size + held.count_bytes(connection)
+
+
 def complete_streams(streams: FrameTable) -> FrameTable:
     """Return streams with one buffer of bytes, and with a row for each gap.
 
     streams: a table of pcap.streams. Joined tables have several buffers, and tables that were read
     with "skip" have no rows for gaps.
     """
+    senders = streams["parent"].astype(np.int64) * 2 + (streams["kind"] == Direction.TO_CLIENT)
+    if len(streams.buffers) == 2 and not len(_find_gaps(streams.rows, senders)[0]):
+        return streams
     rows = streams.rows.copy()
     parts, segment_parts = [], []
     at = 0
@@ -95,10 +127,7 @@ def complete_streams(streams: FrameTable) -> FrameTable:
         at += len(streams.buffers[number])
         count += len(segments)
     rows["buffer"] = 0
-    senders = rows["parent"].astype(np.int64) * 2 + (rows["kind"] == Direction.TO_CLIENT)
-    ends = rows["position"] + np.where(rows["fault"] == Fault.LOST, rows["lost"], rows["size"])
-    expected = np.where(np.diff(senders, prepend=-1) == 0, np.roll(ends, 1), 0)
-    before = np.flatnonzero(rows["position"] > expected)
+    before, expected = _find_gaps(rows, senders)
     gaps = rows[before]
     gaps["lost"] = gaps["position"] - expected[before]
     gaps["position"] = expected[before]
@@ -110,3 +139,13 @@ def complete_streams(streams: FrameTable) -> FrameTable:
     flows = streams.outer
     assert flows is not None
     return make_streams(flows, rows, view_of(b"".join(parts)), segments, "mark")
+
+
+def _find_gaps(rows: np.ndarray, senders: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Return the rows before which a row for a gap is missing, and the expected position of each.
+
+    senders: a number of the connection and side of each row.
+    """
+    ends = rows["position"] + np.where(rows["fault"] == Fault.LOST, rows["lost"], rows["size"])
+    expected = np.where(np.diff(senders, prepend=-1) == 0, np.roll(ends, 1), 0)
+    return np.flatnonzero(rows["position"] > expected), expected

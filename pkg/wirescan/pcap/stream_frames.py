@@ -30,11 +30,12 @@ from wirescan.pcap.flow_tables import (
     complete_streams,
     make_flows,
     make_streams,
+    release_idle,
     report_incomplete,
 )
 from wirescan.pcap.frame_times import QUESTION
 from wirescan.pcap.sent_frames import make_sent_frames, read_sent
-from wirescan.pcap.tls_records import find_client_hellos
+from wirescan.pcap.tls_keys import find_blocks
 from wirescan.pcap.tls_streams import CaptureScanner, DecryptingScanner
 from wirescan.pcap.verdicts import ACCEPTED, REJECTED, UNDECIDED, ConnectionVerdicts
 from wirescan.pcap.waiting_frames import WaitingFrames
@@ -208,8 +209,6 @@ class StreamScanner:
             assert streams.outer is not None
             ports = streams.outer["server_port"][streams["parent"]]
             is_usual = has_usual_port(self._conversation, ports)
-            verdicts[connections[is_open & find_client_hellos(streams)]] = REJECTED
-            is_open &= verdicts[connections] == UNDECIDED
             verdicts[connections[is_open & is_usual]] = ACCEPTED
             is_shown = is_usual
             if (is_open & ~is_usual).any():
@@ -341,16 +340,12 @@ def _measure_frames(asked: FrameTable) -> np.ndarray:
     return asked.rows["size"].astype(np.int64)
 
 
-def make_scanner(format: Format, *, check: bool, limits: Limits) -> CaptureScanner:
+def make_scanner(format: Format, *, check: bool, limits: Limits) -> DecryptingScanner:
     """Return the scanner of an outermost format. The arguments are those of `StreamScanner`."""
     assert format.conversation is not None
     kind = StreamScanner if format.conversation.answers is None else AnswerScanner
-    return decrypt(kind(format, check=check, limits=limits), format.conversation.keylog)
-
-
-def decrypt(scanner: CaptureScanner, keylog: str | None) -> CaptureScanner:
-    """Return a scanner of decrypted streams. keylog: the path of the file of secrets, or None."""
-    return scanner if keylog is None else DecryptingScanner(scanner, keylog)
+    scanner: CaptureScanner = kind(format, check=check, limits=limits)
+    return DecryptingScanner(scanner, format.conversation.keylog)
 
 
 class CapturedStreams:
@@ -426,13 +421,12 @@ def require_streams(streams: Any, message: str) -> None:
         raise ValueError("these streams have no connections: make them with pcap.streams")
 
 
-def scan_whole(streams: FrameTable, scanner: CaptureScanner, format: Format) -> FrameTable:
+def scan_whole(streams: FrameTable, scanner: DecryptingScanner, format: Format) -> FrameTable:
     """Return all frames that a scanner finds in streams, as a table of a format."""
     if streams.outer is None:
         return make_empty(format)
-    if isinstance(scanner, DecryptingScanner):
-        streams = complete_streams(streams)
-    table, _ = scanner.scan(streams, more=False)
+    scanner.read_all(find_blocks(streams))
+    table, _ = scanner.scan(complete_streams(streams), more=False)
     table.rows.setflags(write=False)
     return replace(table, format=format)
 
@@ -487,7 +481,9 @@ class CapturedFrames:
     scanner: finds the frames. captured: the format of the tables. errors, limits: as in `frames`.
     """
 
-    def __init__(self, scanner: CaptureScanner, captured: Format, *, errors: str, limits: Limits):
+    def __init__(
+        self, scanner: DecryptingScanner, captured: Format, *, errors: str, limits: Limits
+    ):
         self._captured = captured
         self._errors = errors
         self._assembler = Assembler("first", connections=MOST_CONNECTIONS)
@@ -496,6 +492,7 @@ class CapturedFrames:
 
     def feed(self, table: FrameTable) -> FrameTable:
         """Return the frames that the packets of these blocks complete."""
+        self._scanner.read_blocks(table)
         packets = self._open_packets(table)
         self._assembler.feed(packets.rows, packets.buffers)
         return self._read(is_last=False)
@@ -515,6 +512,7 @@ class CapturedFrames:
             tables.append(table)
         table, done = self._scan(more=not is_last, released=False)
         self._assembler.release(done)
+        release_idle(self._assembler, self._scanner)
         table = join([*tables, table])
         table.rows.setflags(write=False)
         return enforce_frames(table, self._errors)
@@ -527,8 +525,8 @@ class CapturedFrames:
         rows, endpoints, stream_rows, block, segments = self._assembler.take(
             everything=not more, released=released
         )
-        if not more and isinstance(self._scanner, DecryptingScanner):
-            # It has decrypted bytes of connections without other bytes.
+        if not more:
+            # The scanner has decrypted bytes of connections without other bytes.
             numbers = rows["connection"]
             rows, endpoints = self._assembler.list_flows(released=released)
             places = np.searchsorted(rows["connection"], numbers)

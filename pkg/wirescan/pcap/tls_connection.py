@@ -3,11 +3,15 @@
 Each side is a stream of records. Records that are not needed are only counted: of each one, its
 header is read. Needed are the hellos and, with a file of secrets, the encrypted records.
 
-    TLS 1.2   hellos and handshake in plain | ChangeCipherSpec | encrypted Finished | data
-    TLS 1.3   hellos in plain | records of type 23 with handshake keys up to Finished | data
+    up to 1.2   hellos and handshake in plain | ChangeCipherSpec | encrypted Finished | data
+    TLS 1.3     hellos in plain | records of type 23 with handshake keys up to Finished | data
 
 In TLS 1.3 the last byte of a record of type 23 that is not zero is its real type. A side changes
 its key after its Finished, and after each KeyUpdate.
+
+A side may send plain bytes of another protocol first, up to its hello at the start of a packet, as
+a server of NATS does. If a client does so, its hello must be answered by one of the server.
+Otherwise all bytes are plain.
 
 Format: RFC 5246, RFC 8446.
 """
@@ -19,6 +23,15 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from wirescan.core.fault import Fault
+from wirescan.pcap.tls_ciphers import (
+    SUITES,
+    RecordCipher,
+    Suite,
+    import_ciphers,
+    make_cipher_of_1_3,
+    make_old_ciphers,
+    update_secret,
+)
 from wirescan.pcap.tls_constants import (
     APPLICATION_DATA,
     CHANGE_CIPHER_SPEC,
@@ -40,25 +53,19 @@ from wirescan.pcap.tls_hello import (
     parse_encrypted_extensions,
     parse_server_hello,
 )
-from wirescan.pcap.tls_keys import (
-    CLIENT_RANDOM,
-    HANDSHAKE_SECRETS,
-    SUITES,
-    TAG_SIZE,
-    TRAFFIC_SECRETS,
-    KeyLog,
-    RecordCipher,
-    Suite,
-    import_ciphers,
-    make_cipher_of_1_3,
-    make_ciphers_of_1_2,
-    update_secret,
-)
+from wirescan.pcap.tls_keys import CLIENT_RANDOM, HANDSHAKE_SECRETS, TRAFFIC_SECRETS, KeyLog
 from wirescan.pcap.tls_plaintext import Plaintext, select_segment
-from wirescan.pcap.tls_records import HEADER_SIZE, read_length
+from wirescan.pcap.tls_records import (
+    HEADER_SIZE,
+    PLAIN_SIZE,
+    begins_handshake,
+    read_length,
+)
 
 CLIENT, SERVER = 0, 1
 WAITING_BYTES = 1 << 16  # of a side that wait for the other side's hello, or for a secret
+NEVER = 1 << 63  # the beginning of TLS in a side that is all plain
+STATE_BYTES = 4096  # memory of a connection without its decrypted bytes
 
 
 @dataclass(slots=True)
@@ -82,12 +89,15 @@ class Span:
 class TlsSide:
     """What is known of one side of a connection.
 
-    number: CLIENT or SERVER. skip: bytes of a record that follow and are not needed.
-    reads_hello: plain handshake messages are read. is_started: an encrypted Finished was decrypted.
+    number: CLIENT or SERVER. begin: position of the first record; None if it is not known, NEVER if
+    there is none. skip: bytes of a record that follow and are not needed. reads_hello: plain
+    handshake messages are read. is_started: an encrypted Finished was decrypted.
     """
 
     number: int
     handshake: HandshakeReader
+    begin: int | None = None
+    is_begun: bool = False  # it sent bytes
     reads_hello: bool = True
     skip: int = 0
     data: int = 0  # bytes of records with application data
@@ -106,14 +116,24 @@ class TlsSide:
     early_bytes: int = 0  # of records that no key decrypts before the Finished
     plain: Plaintext = field(default_factory=Plaintext)
 
+    @property
+    def is_plain(self) -> bool:
+        """Whether it is plain as far as it is known."""
+        return self.begin is None or self.begin == NEVER
+
+    def is_plain_at(self, position: int) -> bool:
+        """Return whether the byte at a position of the stream is plain."""
+        return self.begin is None or position < self.begin
+
 
 class TlsConnection:
-    """Follows the records of both sides: TlsConnection(keylog).
+    """Follows the records of both sides: TlsConnection(keylog, keeps_data=...).
 
-    keylog: the secrets; None to decrypt nothing.
+    keylog: the secrets. keeps_data: True keeps plain and decrypted bytes in `plain` of the sides,
+    and skips records that cannot be decrypted. False keeps none, and counts all records.
     """
 
-    def __init__(self, keylog: KeyLog | None = None):
+    def __init__(self, keylog: KeyLog, *, keeps_data: bool):
         self.client_hello: ClientHello | None = None
         self.server_hello: ServerHello | None = None
         self.alpn: bytes | None = None
@@ -122,6 +142,7 @@ class TlsConnection:
             TlsSide(SERVER, HandshakeReader(frozenset({SERVER_HELLO}))),
         )
         self._keylog = keylog
+        self._keeps_data = keeps_data
         self._suite: Suite | None = None
         self._has_retry = False
         self._accepts_early_data = False
@@ -139,12 +160,40 @@ class TlsConnection:
     @property
     def decryption(self) -> Decryption:
         """How the data was decrypted."""
-        if self._keylog is None:
+        if not self._keylog.is_used:
             return Decryption.NOT_TRIED
         reasons = [side.ended for side in self.sides if side.ended is not None]
         if not reasons and self._suite is None:
             return Decryption.NO_HANDSHAKE
         return max(reasons, default=Decryption.DECRYPTED)
+
+    @property
+    def is_tls(self) -> bool:
+        """Whether a side has records."""
+        return not (self._is_tentative or all(side.is_plain for side in self.sides))
+
+    @property
+    def is_over(self) -> bool:
+        """Whether no side has further bytes to give: only with keeps_data."""
+        if not self._keeps_data or self._keylog.is_used:
+            return False
+        return all(
+            side.ended is not None and not side.is_plain and not side.plain.pieces
+            for side in self.sides
+        )
+
+    @property
+    def held_bytes(self) -> int:
+        """Bytes of memory."""
+        return STATE_BYTES + sum(
+            side.plain.held_bytes + side.handshake.held_bytes for side in self.sides
+        )
+
+    @property
+    def _is_tentative(self) -> bool:
+        """Whether the hello of a client behind plain bytes waits for that of the server."""
+        client, server = self.sides
+        return not client.is_plain and client.begin != 0 and server.begin is None
 
     def read(self, view: memoryview, spans: tuple[list[Span], list[Span]], *, more: bool) -> None:
         """Read the next bytes of both sides, and set `at` of their spans.
@@ -152,6 +201,9 @@ class TlsConnection:
         view: the buffer. spans: of the client and of the server. The bytes that are not done with
         come again, with those that follow. more: whether bytes may follow.
         """
+        if self._keeps_data and not self._keylog.is_open:
+            for side in self.sides:
+                side.ended = side.ended or Decryption.NOT_TRIED
         left = (list(spans[CLIENT]), list(spans[SERVER]))
         # Each side may wait for the other one's hello.
         before = None
@@ -169,12 +221,21 @@ class TlsConnection:
 
     def _give_up(self, view: memoryview, side: TlsSide, rest: list[Span]) -> None:
         """End the wait of a side for a hello or a secret, if it waits."""
-        if self._is_waiting(view, side, rest[0]):
+        if not self._is_waiting(view, side, rest[0]):
+            return
+        if self._is_tentative:
+            self._refute()
+            self._advance(view, side, rest)
+        else:
             reason = self._find_obstacle() or Decryption.NO_HANDSHAKE
             self._end(side, reason, Fault.NOT_A_FRAME, rest[0])
             self._advance(view, side, rest)
 
     def _is_waiting(self, view: memoryview, side: TlsSide, span: Span) -> bool:
+        if side.is_plain_at(span.position + span.at - span.start):
+            return False
+        if self._is_tentative:
+            return True
         if side.ended is not None or side.is_broken or span.lost or side.skip:
             return False
         if span.stop - span.at < HEADER_SIZE or read_length(view, span.at) < 0:
@@ -184,6 +245,8 @@ class TlsConnection:
     def _finish(self, view: memoryview, side: TlsSide, span: Span) -> None:
         """Count the record that the end of the stream cuts."""
         size = span.stop - span.at
+        if side.is_plain_at(span.position + span.at - span.start):
+            return
         if not side.is_broken and not side.skip and size >= HEADER_SIZE:
             length = read_length(view, span.at)
             if length >= 0 and view[span.at] == APPLICATION_DATA:
@@ -212,7 +275,12 @@ class TlsConnection:
         """Read the records of a span, but not one that it cuts or that waits for a key."""
         data_at = -1
         while span.at < span.stop:
-            if side.is_broken:
+            if side.is_plain_at(span.position + span.at - span.start):
+                self._read_plain(view, side, span)
+                continue
+            if self._is_tentative:
+                break
+            if side.is_broken or self._keeps_data and side.ended is not None:
                 span.at = span.stop
                 break
             if side.skip:
@@ -232,6 +300,38 @@ class TlsConnection:
                 data_at = at
         if data_at >= 0:
             side.data_packet = int(select_segment(span.segments, data_at)["packet"][0])
+
+    def _read_plain(self, view: memoryview, side: TlsSide, span: Span) -> None:
+        """Keep plain bytes of a span, up to the first record if it is known or found."""
+        if side.begin is None:
+            self._find_begin(view, side, span)
+        position = span.position + span.at - span.start
+        stop = span.stop
+        if side.begin is not None:
+            stop = min(stop, span.at + side.begin - position)
+        if self._keeps_data:
+            side.plain.add(bytes(view[span.at : stop]), span.at)
+        span.at = stop
+
+    def _find_begin(self, view: memoryview, side: TlsSide, span: Span) -> None:
+        """Find the hello of a server at the start of a packet."""
+        starts = span.segments["start"]
+        first, last = np.searchsorted(starts, [span.at, span.stop])
+        for start in starts[first:last].tolist():
+            position = span.position + start - span.start
+            if position >= PLAIN_SIZE:
+                self._refute()
+                return
+            if begins_handshake(view, start, span.stop, SERVER_HELLO):
+                side.begin = position
+                return
+
+    def _refute(self) -> None:
+        """Read all as plain: the server has no hello, so a late one of the client is none."""
+        client, server = self.sides
+        server.begin = NEVER
+        if client.begin != 0:
+            client.begin = NEVER
 
     def _read_next(self, view: memoryview, side: TlsSide, span: Span, length: int) -> bool:
         """Read one record, or its header if nothing else is needed.
@@ -262,7 +362,7 @@ class TlsConnection:
 
     def _needs_key(self, side: TlsSide, kind: int) -> bool:
         """Return whether a record can only be read when the keys are known."""
-        if self._keylog is None or side.ended is not None:
+        if not self._keylog.is_open or side.ended is not None:
             return False
         if kind == CHANGE_CIPHER_SPEC:
             # After a request for another ClientHello it means nothing: the hello is still to come.
@@ -273,7 +373,7 @@ class TlsConnection:
         """Return whether the content of a record is needed."""
         if kind == HANDSHAKE and side.reads_hello:
             return True
-        if self._keylog is None or side.ended is not None:
+        if not self._keylog.is_open or side.ended is not None:
             return False
         if self._is_1_3:
             return kind == APPLICATION_DATA
@@ -305,7 +405,7 @@ class TlsConnection:
         kind = record[0]
         if plain is None:
             if self._may_be_early(side):
-                side.early_bytes += max(len(record) - HEADER_SIZE - TAG_SIZE - 1, 0)
+                side.early_bytes += max(len(record) - HEADER_SIZE - side.cipher.overhead, 0)
             else:
                 self._end(side, Decryption.DAMAGED, Fault.BAD_CHECKSUM, span)
             return
@@ -319,7 +419,7 @@ class TlsConnection:
                 return
             kind = plain[-1]
             plain = plain[:-1]
-        if kind == APPLICATION_DATA:
+        if kind == APPLICATION_DATA and self._keeps_data:
             side.plain.add(plain, span.at + HEADER_SIZE + side.cipher.explicit_size)
         elif kind == HANDSHAKE:
             self._read_encrypted_handshake(side, plain, span)
@@ -397,7 +497,7 @@ class TlsConnection:
         """Return why the records cannot be decrypted; None if their ciphers are known."""
         if self._suite is not None:
             return None
-        if self.client_hello is None or self.server_hello is None or self._keylog is None:
+        if self.client_hello is None or self.server_hello is None:
             return Decryption.NO_HANDSHAKE
         hello = self.server_hello
         suite = SUITES.get(hello.version, {}).get(hello.cipher_suite)
@@ -411,7 +511,6 @@ class TlsConnection:
     def _make_ciphers(self, suite: Suite) -> Decryption | None:
         """Make the ciphers of both sides. Return why that cannot be done, or None."""
         assert self.client_hello is not None and self.server_hello is not None
-        assert self._keylog is not None
         client, server = self.sides
         hello = self.server_hello
         if self._is_1_3:
@@ -425,15 +524,19 @@ class TlsConnection:
             master = self._keylog.find(CLIENT_RANDOM, self.client_hello.random)
             if master is None:
                 return Decryption.NO_SECRET
-            client.cipher, server.cipher = make_ciphers_of_1_2(
-                suite, master, self.client_hello.random, hello.random
+            client.cipher, server.cipher = make_old_ciphers(
+                suite,
+                hello.version,
+                master,
+                hello.random + self.client_hello.random,
+                is_mac_last=hello.encrypts_then_macs,
             )
         self._suite = suite
         return None
 
     def _find_secrets(self, labels: tuple[bytes, bytes]) -> tuple[bytes, bytes]:
         """Return the secrets of the client and the server, empty where there is none."""
-        assert self._keylog is not None and self.client_hello is not None
+        assert self.client_hello is not None
         random = self.client_hello.random
         client, server = (self._keylog.find(label, random) or b"" for label in labels)
         return client, server
@@ -445,7 +548,10 @@ class TlsConnection:
 
         before: the bytes before the gap, of which the last ones may be the beginning of a record.
         """
-        if side.is_broken:
+        if side.is_plain_at(gap.position):
+            self._add_fault(side, Fault.LOST, gap, lost=gap.lost)
+            return
+        if side.is_broken or self._keeps_data and side.ended is not None:
             return
         size = 0 if before is None else before.stop - before.at
         missing = side.skip
@@ -465,15 +571,14 @@ class TlsConnection:
         side.data += length if kind == APPLICATION_DATA else 0
         if kind == HANDSHAKE and side.reads_hello:
             side.reads_hello = False
-        if self._keylog is None or side.ended is not None:
+        if not self._keylog.is_open or side.ended is not None:
             return
         has_data = kind == APPLICATION_DATA and (side.is_started or not self._is_1_3)
-        if side.cipher is None or not has_data:
+        if side.cipher is None or not has_data or side.cipher.is_chained:
             self._end(side, Decryption.LOST, Fault.LOST, gap)
             return
         side.cipher.sequence += 1
-        plain = length - side.cipher.explicit_size - TAG_SIZE - (1 if self._is_1_3 else 0)
-        self._add_fault(side, Fault.LOST, gap, lost=max(plain, 0))
+        self._add_fault(side, Fault.LOST, gap, lost=max(length - side.cipher.overhead, 0))
 
     def _break(self, side: TlsSide, reason: Decryption, fault: Fault, span: Span) -> None:
         """Read nothing more of a side: where the next record begins is not known."""
@@ -485,9 +590,11 @@ class TlsConnection:
         """Decrypt nothing more of a side. Its records are counted."""
         if reason in (Decryption.LOST, Decryption.DAMAGED):
             self._note_fault(side, fault, span)
-        if self._keylog is not None and side.ended is None:
+        if self._keylog.is_open and side.ended is None:
             side.ended = reason
-            self._add_fault(side, fault, span, lost=span.lost)
+            # Without secrets the connection is not read at all.
+            if self._keylog.has_file or self._suite is not None:
+                self._add_fault(side, fault, span, lost=span.lost)
 
     def _note_fault(self, side: TlsSide, fault: Fault, span: Span) -> None:
         if not side.fault:
@@ -495,6 +602,8 @@ class TlsConnection:
             side.fault_position = span.position + (0 if span.lost else span.at - span.start)
 
     def _add_fault(self, side: TlsSide, fault: Fault, span: Span, *, lost: int = 0) -> None:
+        if not self._keeps_data:
+            return
         side.plain.flush(span.segments)
         side.plain.add_fault(fault, select_segment(span.segments, span.at), lost)
 

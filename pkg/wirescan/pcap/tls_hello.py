@@ -20,7 +20,8 @@ LARGEST_HELLO = 1 << 14  # bytes of a hello that is read
 RANDOM_SIZE = 32
 LONGEST_TEXT = 255  # bytes of the name of a host, and of a list of protocols
 HOST_NAME = 0  # the type of a server's name
-EARLY_DATA = 42  # an extension
+ENCRYPT_THEN_MAC = 22  # extensions
+EARLY_DATA = 42
 # The random of a ServerHello that asks for another ClientHello. Source: RFC 8446, 4.1.3.
 RETRY_RANDOM = bytes.fromhex("cf21ad74e59a6111be1d8c021e65b891c2a211167abb8c5e079e09e2c8a8339c")
 
@@ -45,13 +46,18 @@ class ClientHello:
 
 @dataclass(frozen=True)
 class ServerHello:
-    """What a server chooses. alpn: None where the hello does not have it, as in TLS 1.3."""
+    """What a server chooses.
+
+    alpn: None where the hello does not have it, as in TLS 1.3. encrypts_then_macs: the MAC of a
+    record with CBC is that of the encrypted bytes.
+    """
 
     random: bytes
     version: int
     cipher_suite: int
     compression: int
     alpn: bytes | None
+    encrypts_then_macs: bool
 
     @property
     def is_retry(self) -> bool:
@@ -113,7 +119,7 @@ def parse_server_hello(body: bytes) -> ServerHello:
         version = _Fields(extensions[SUPPORTED_VERSIONS]).take_number(2)
     protocols = parse_protocols(extensions.get(ALPN))
     alpn = protocols[0] if protocols else None
-    return ServerHello(random, version, suite, compression, alpn)
+    return ServerHello(random, version, suite, compression, alpn, ENCRYPT_THEN_MAC in extensions)
 
 
 def parse_encrypted_extensions(body: bytes) -> tuple[bytes | None, bool]:
@@ -192,6 +198,11 @@ class HandshakeReader:
     def is_between_messages(self) -> bool:
         """Whether the bytes so far end with a message."""
         return not self._held and not self._skip
+
+    @property
+    def held_bytes(self) -> int:
+        """Bytes of a message that is not complete."""
+        return len(self._held)
 
     def read(self, content: bytes) -> list[tuple[int, bytes]]:
         """Return the types and bodies of the messages that bytes complete.

@@ -1,7 +1,7 @@
 """The decrypted bytes of one side of a TLS connection, with the packets that they came in.
 
-A byte of a record is encrypted into one byte at the same place. So a decrypted byte has the packet
-of the encrypted one.
+Plain bytes before the handshake come first. A byte of a record is encrypted into one byte at the
+same place, so a decrypted byte has the packet of the encrypted one.
 """
 
 from __future__ import annotations
@@ -27,6 +27,11 @@ class PlainPiece:
         self.size = 0
         self.chunks: list[bytes] = []
         self.segments: list[np.ndarray] = []  # dtype SEGMENT, `start` counts from the first byte
+
+    @property
+    def segment_bytes(self) -> int:
+        """Bytes of memory of the segments."""
+        return sum(segments.nbytes for segments in self.segments)
 
     def join(self) -> bytes:
         """Return the bytes of the piece in the buffer of a table."""
@@ -95,6 +100,11 @@ class Plaintext:
     def size(self) -> int:
         """Bytes of the first piece, which waits for more."""
         return self.pieces[0].size if self.pieces else 0
+
+    @property
+    def held_bytes(self) -> int:
+        """Bytes of memory of all pieces."""
+        return sum(piece.size + piece.segment_bytes for piece in self.pieces)
 
     @property
     def emitted(self) -> int:

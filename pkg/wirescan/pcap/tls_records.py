@@ -5,7 +5,8 @@
              20 - 24  3, 0 to 4    big-endian
 
 A stream is taken for TLS if it begins with the header of a hello, or with a whole record and the
-header of another one. Random bytes do so once in 2^40 streams.
+header of another one. Random bytes do so once in 2^40 streams. Other streams may become TLS at the
+start of a packet, with a hello (STARTTLS).
 
 Format: RFC 5246, 6.2, and RFC 8446, 5.
 """
@@ -18,7 +19,13 @@ from typing import Any
 import numpy as np
 
 from wirescan.frames.table import FrameTable, iter_groups
-from wirescan.pcap.tls_constants import CHANGE_CIPHER_SPEC, CLIENT_HELLO, HANDSHAKE, SERVER_HELLO
+from wirescan.pcap.tls_constants import (
+    ALERT,
+    CHANGE_CIPHER_SPEC,
+    CLIENT_HELLO,
+    HANDSHAKE,
+    SERVER_HELLO,
+)
 
 HEADER_SIZE = 5  # bytes of the header of a record
 LAST_TYPE = 24  # of records: heartbeats
@@ -28,6 +35,8 @@ LARGEST_PLAIN = 1 << 14  # bytes of a record before encryption
 LARGEST_LENGTH = LARGEST_PLAIN + 2048  # the most that encryption may add
 HELLO_START = HEADER_SIZE + 1  # bytes up to the type of the message
 HELLO_SIZE = 11  # bytes of a record's header, a message's header and a version
+ALERT_LENGTH = 2  # bytes of the content of an alert that is not encrypted
+PLAIN_SIZE = 1 << 16  # bytes of a stream in which a hello is searched for
 
 
 def find_client_hellos(streams: FrameTable) -> np.ndarray:
@@ -47,6 +56,40 @@ def find_client_hellos(streams: FrameTable) -> np.ndarray:
             & (first[:, HEADER_SIZE] == CLIENT_HELLO)
         )
     return is_hello
+
+
+def find_late_hellos(
+    streams: FrameTable, segments: np.ndarray, chosen: np.ndarray
+) -> dict[int, int]:
+    """Find the first ClientHello behind other bytes in each stream: row -> position in the stream.
+
+    A hello begins at the start of a packet, in the first PLAIN_SIZE bytes of a stream.
+
+    streams: a table of pcap.streams with one buffer of bytes. segments: its packets, dtype SEGMENT.
+    chosen: rows without a fault, ascending.
+    """
+    chosen = chosen[streams.rows["position"][chosen] < PLAIN_SIZE]
+    rows = streams.rows[chosen]
+    counts = rows["segment_count"].astype(np.int64)
+    owners = np.repeat(np.arange(len(rows)), counts)
+    numbers = np.arange(len(owners)) - np.repeat(np.cumsum(counts) - counts, counts)
+    starts = segments["start"][rows["first_segment"][owners] + numbers]
+    inside = starts - rows["start"][owners]
+    positions = rows["position"][owners] + inside
+    is_hello = (inside >= 0) & (positions > 0) & (positions < PLAIN_SIZE)
+    is_hello &= inside + HELLO_SIZE <= rows["size"][owners]
+    view = np.frombuffer(streams.buffers[0], np.uint8)
+    for place, value in ((0, HANDSHAKE), (1, MAJOR), (HEADER_SIZE, CLIENT_HELLO)):
+        found = np.flatnonzero(is_hello)
+        is_hello[found] = view[starts[found] + place] == value
+    found_at: dict[int, int] = {}
+    for number in np.flatnonzero(is_hello).tolist():
+        row = int(chosen[owners[number]])
+        if row not in found_at and begins_handshake(
+            streams.buffers[0], int(starts[number]), int(starts[number]) + HELLO_SIZE, CLIENT_HELLO
+        ):
+            found_at[row] = int(positions[number])
+    return found_at
 
 
 class Recognition(Enum):
@@ -86,6 +129,21 @@ def recognize(view: Any, start: int, stop: int) -> Recognition:
         may_follow = _may_begin(view, following, max(stop - following, 0))
         return Recognition.UNDECIDED if may_follow else Recognition.OTHER
     return Recognition.TLS if read_length(view, following) > 0 else Recognition.OTHER
+
+
+def begins_handshake(view: Any, start: int, stop: int, hello: int) -> bool:
+    """Return whether bytes begin with the record of a hello, or of a server's alert in its place.
+
+    hello: CLIENT_HELLO or SERVER_HELLO.
+    """
+    if stop - start < HELLO_START:
+        return False
+    length = read_length(view, start)
+    if hello == SERVER_HELLO and view[start] == ALERT:
+        return length == ALERT_LENGTH
+    if stop - start < HELLO_SIZE or view[start + HEADER_SIZE] != hello:
+        return False
+    return _is_hello(view, start, HELLO_SIZE, length)
 
 
 def _may_begin(view: Any, at: int, size: int) -> bool:

@@ -3,7 +3,8 @@
 `TlsFollower` finds the connections and follows their records. `DecryptingScanner` puts the
 decrypted bytes in the place of the encrypted ones, before frames are searched for.
 
-The first bytes of each side decide whether it is TLS. Other connections cost no Python.
+The first bytes of each side decide whether it is TLS, or a ClientHello at the start of a later
+packet. Other connections cost no Python.
 """
 
 from __future__ import annotations
@@ -19,16 +20,18 @@ from wirescan.frames.table import FrameTable
 from wirescan.pcap.assembler import SEGMENT, STREAM
 from wirescan.pcap.constants import Direction
 from wirescan.pcap.flow_tables import make_streams
-from wirescan.pcap.tls_connection import CLIENT, Span, TlsConnection, TlsSide
+from wirescan.pcap.tls_connection import CLIENT, NEVER, Span, TlsConnection, TlsSide
 from wirescan.pcap.tls_constants import CHANGE_CIPHER_SPEC, Decryption
 from wirescan.pcap.tls_keys import KeyLog
-from wirescan.pcap.tls_records import LAST_TYPE, MAJOR, Recognition, recognize
+from wirescan.pcap.tls_records import LAST_TYPE, MAJOR, Recognition, find_late_hellos, recognize
 from wirescan.pcap.verdicts import UNDECIDED, ConnectionVerdicts
 
 logger = logging.getLogger(__name__)
 
+DIRECTIONS = (Direction.TO_SERVER, Direction.TO_CLIENT)  # of the sides CLIENT and SERVER
 # What is known of a side of a connection.
-TLS_SIDE, OTHER_SIDE = 1, 2  # or UNDECIDED
+# UNREAD_SIDE: of a connection without secrets, of which nothing is read any more.
+TLS_SIDE, OTHER_SIDE, UNREAD_SIDE = 1, 2, 3  # or UNDECIDED
 SMALL = 1 << 16  # bytes of a connection that are always given again
 AGAIN = 8  # more bytes are given again when they grew by this part
 UNREAD = (
@@ -42,15 +45,20 @@ UNREAD = (
 class TlsFollower:
     """Follows the TLS connections in tables of pcap.streams, one after another.
 
-    keylog: the secrets; None to decrypt nothing.
+    keylog: the secrets. keeps_data: as in `TlsConnection`.
 
     Attributes:
-        connections: those that are TLS, by their numbers.
+        connections: those that are or may be TLS, by their numbers.
+        held_bytes: their memory, as of the last `settle`.
     """
 
-    def __init__(self, keylog: KeyLog | None = None):
+    def __init__(self, keylog: KeyLog, *, keeps_data: bool):
         self.connections: dict[int, TlsConnection] = {}
+        self.held_bytes = 0
         self._keylog = keylog
+        self._keeps_data = keeps_data
+        self._counted: dict[int, int] = {}  # number of a connection -> its part of held_bytes
+        self._last_read: list[int] = []
         self._known = ConnectionVerdicts()  # of sides: 2 * connection, + 1 for that of the server
 
     def follow(self, streams: FrameTable, *, more: bool) -> tuple[np.ndarray, np.ndarray]:
@@ -59,7 +67,8 @@ class TlsFollower:
         more: whether bytes may follow those of each stream.
 
         Returns the verdict of the side of each row, uint8, and how many bytes of each row are done
-        with, int64. The bytes of an undecided side are not done with.
+        with, int64. The bytes of an undecided side are not done with. Both sides of a connection
+        that is TLS are TLS_SIDE: one of them may begin with plain bytes.
 
         Raises ValueError for a row that points outside its buffer.
         """
@@ -73,25 +82,107 @@ class TlsFollower:
         known = self._known.find(sides)
         self._decide(streams, senders, known, places, more=more)
         self._known.keep(sides, known)
-        verdicts = known[places]
+        own_verdicts = known[places]
+        self._add_connections(streams, connections, own_verdicts)
+        verdicts = own_verdicts.copy()
+        verdicts[self._are_followed(connections) & (verdicts == OTHER_SIDE)] = TLS_SIDE
         done = np.where(verdicts == UNDECIDED, 0, rows["size"].astype(np.int64))
         of_tls = np.flatnonzero(verdicts == TLS_SIDE)
+        self._last_read = []
         if len(of_tls):
             of_tls = of_tls[np.argsort(connections[of_tls], kind="stable")]
             numbers = connections[of_tls]
             starts = np.flatnonzero(np.append(True, numbers[1:] != numbers[:-1]))
             for group in np.split(of_tls, starts[1:]):
-                self._read_connection(streams, int(connections[group[0]]), group, done, more=more)
+                number = int(connections[group[0]])
+                self._last_read.append(number)
+                self._begin_sides(number, streams, group, own_verdicts)
+                self._read_connection(streams, number, group, done, more=more)
         return verdicts, done
 
+    def settle(self) -> None:
+        """Count the memory of the connections that were read, and forget those that are over.
+
+        Call it when the decrypted bytes of the last `follow` that are not needed are released.
+        """
+        for number in self._last_read:
+            connection = self.connections[number]
+            if connection.is_over:
+                self._drop(number)
+                sides = np.array([2 * number, 2 * number + 1])
+                self._known.keep(sides, np.full(2, UNREAD_SIDE, np.uint8))
+                continue
+            size = connection.held_bytes
+            self.held_bytes += size - self._counted.get(number, 0)
+            self._counted[number] = size
+        self._last_read = []
+
+    def count_bytes(self, number: int) -> int:
+        """Return the part of held_bytes that is that of a connection."""
+        return self._counted.get(number, 0)
+
+    def _drop(self, number: int) -> TlsConnection | None:
+        self.held_bytes -= self._counted.pop(number, 0)
+        return self.connections.pop(number, None)
+
+    def _add_connections(
+        self, streams: FrameTable, connections: np.ndarray, verdicts: np.ndarray
+    ) -> None:
+        """Add the connections that are TLS, and those whose client sends a hello behind others."""
+        for number in np.unique(connections[verdicts == TLS_SIDE]).tolist():
+            self._add_connection(number)
+        rows = streams.rows
+        is_plain = (verdicts == OTHER_SIDE) & (rows["kind"] == Direction.TO_SERVER) & ~streams.bad
+        segments = read_segments(streams)
+        late = find_late_hellos(streams, segments, np.flatnonzero(is_plain))
+        for row, position in late.items():
+            number = int(connections[row])
+            if number not in self.connections:
+                self._add_connection(number).sides[CLIENT].begin = position
+
+    def _add_connection(self, number: int) -> TlsConnection:
+        connection = self.connections.get(number)
+        if connection is None:
+            connection = TlsConnection(self._keylog, keeps_data=self._keeps_data)
+            self.connections[number] = connection
+        return connection
+
+    def _are_followed(self, connections: np.ndarray) -> np.ndarray:
+        """Return whether each connection is in `connections`: a bool array."""
+        if not self.connections:
+            return np.zeros(len(connections), bool)
+        numbers, places = np.unique(connections, return_inverse=True)
+        found = (number in self.connections for number in numbers.tolist())
+        return np.fromiter(found, bool, len(numbers))[places]
+
+    def _begin_sides(
+        self, number: int, streams: FrameTable, group: np.ndarray, verdicts: np.ndarray
+    ) -> None:
+        """Say where TLS begins in the sides of a connection that sent their first bytes.
+
+        group: the rows of the connection. verdicts: those by the first bytes of each side.
+        """
+        kinds = streams.rows["kind"][group]
+        for side, kind in zip(self.connections[number].sides, DIRECTIONS, strict=True):
+            of_side = group[kinds == kind]
+            if not len(of_side) or side.is_begun:
+                continue
+            side.is_begun = True
+            side.plain.position = int(streams.rows["position"][of_side[0]])
+            if verdicts[of_side[0]] == TLS_SIDE:
+                side.begin = 0
+            elif side.number == CLIENT and side.begin is None:
+                side.begin = NEVER
+
     def is_other(self, connection: int, side: int) -> bool:
-        """Return whether a side of a connection sent something else."""
-        return bool(self._known.find(np.array([2 * connection + side]))[0] == OTHER_SIDE)
+        """Return whether a side of a TLS connection sent something else only."""
+        verdict = self._known.find(np.array([2 * connection + side]))[0]
+        return bool(verdict == OTHER_SIDE) and self.connections[connection].sides[side].is_plain
 
     def forget(self, connections: np.ndarray) -> list[TlsConnection]:
         """Forget connections, and return those that are TLS. connections: their numbers, int64."""
         self._known.forget(np.concatenate([2 * connections, 2 * connections + 1]))
-        found = (self.connections.pop(number, None) for number in connections.tolist())
+        found = (self._drop(number) for number in connections.tolist())
         return [connection for connection in found if connection is not None]
 
     def _decide(
@@ -135,9 +226,7 @@ class TlsFollower:
         self, streams: FrameTable, number: int, group: np.ndarray, done: np.ndarray, *, more: bool
     ) -> None:
         """Read the rows of one connection."""
-        connection = self.connections.get(number)
-        if connection is None:
-            connection = self.connections[number] = TlsConnection(self._keylog)
+        connection = self.connections[number]
         segments = read_segments(streams)
         spans: tuple[list[Span], list[Span]] = ([], [])
         read = []
@@ -180,19 +269,37 @@ class CaptureScanner(Protocol):
 class DecryptingScanner:
     """Finds frames in decrypted streams: a scanner around another one.
 
-    It keeps the decrypted bytes of frames that are cut.
+    It keeps the decrypted bytes of frames that are cut. Without secrets, TLS is not read.
 
-    scanner: finds the frames. keylog: the path of the file of secrets.
+    scanner: finds the frames. keylog: the path of the file of secrets, None for none.
 
     Raises OSError and ValueError for the file.
     """
 
-    def __init__(self, scanner: CaptureScanner, keylog: str):
+    def __init__(self, scanner: CaptureScanner, keylog: str | None):
         self._scanner = scanner
-        self._follower = TlsFollower(KeyLog(keylog))
+        self._secrets = KeyLog(keylog)
+        self._follower = TlsFollower(self._secrets, keeps_data=True)
         # Of connections that were forgotten.
         self._count = 0
         self._unread = 0
+
+    @property
+    def held_bytes(self) -> int:
+        """Memory of the decrypted bytes, and of what is known of TLS connections."""
+        return self._follower.held_bytes
+
+    def count_bytes(self, connection: int) -> int:
+        """Return the part of held_bytes that is that of a connection."""
+        return self._follower.count_bytes(connection)
+
+    def read_blocks(self, blocks: FrameTable) -> None:
+        """Use the secrets in blocks. blocks: a table of pcap.blocks, the next ones or all."""
+        self._secrets.read_blocks(blocks)
+
+    def read_all(self, blocks: FrameTable | None) -> None:
+        """Use the secrets in all blocks of a capture. None: they are not known."""
+        self._secrets.read_all(blocks)
 
     def scan(
         self, streams: FrameTable, *, more: bool, released: bool = False
@@ -208,6 +315,7 @@ class DecryptingScanner:
         self._add_rows(decrypted, streams, verdicts, more=more)
         table, scanned = self._scanner.scan(decrypted.make(), more=more, released=released)
         decrypted.release(scanned, done)
+        self._follower.settle()
         if not (more or released):
             self._report()
         return table, done

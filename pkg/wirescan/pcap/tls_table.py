@@ -21,10 +21,11 @@ from wirescan.pcap.flow_tables import (
     complete_streams,
     make_flows,
     make_streams,
+    release_idle,
     report_incomplete,
 )
 from wirescan.pcap.tls_connection import CLIENT, SERVER, TlsConnection
-from wirescan.pcap.tls_keys import KeyLog
+from wirescan.pcap.tls_keys import KeyLog, find_blocks
 from wirescan.pcap.tls_streams import TlsFollower
 
 PLACES = ("client_address", "server_address", "server_name", "alpn", "offered_alpn")
@@ -63,11 +64,14 @@ def tls(
 
     streams: a table of pcap.streams. errors: "strict", "mark" or "skip". None, the default, means
     `streams.errors`. check and limits are accepted for consistency; the streams bound the rows.
-    keylog: path of a file of secrets, in the format of NSSLKEYLOGFILE. Then `kind` says whether the
-    connection is decrypted. None, the default: nothing is decrypted.
+    keylog: path of a file of secrets, in the format of NSSLKEYLOGFILE. The secrets of a pcapng
+    capture count too. With secrets `kind` says whether the connection is decrypted. None, the
+    default: only the capture may have some.
 
     A connection is TLS if a side begins with a hello, or with a whole record and the header of
-    another one. Then the capture may begin after the handshake.
+    another one. Then the capture may begin after the handshake. A connection is also TLS if both
+    sides send a hello at the start of a packet behind other bytes, at most 64 KiB. The side of a
+    client may also begin with the hello.
 
     Columns: `kind` is a `Decryption`. `version` and `cipher_suite` are what the server chose, 0 if
     the capture does not have its hello. `data_to_server` and `data_to_client` are the sums of the
@@ -93,7 +97,9 @@ def tls(
         if len(streams):
             raise ValueError("these streams have no connections: make them with pcap.streams")
         return replace(make_empty(format_of("pcap.tls")), outer=streams, errors=errors)
-    follower = TlsFollower(None if keylog is None else KeyLog(keylog))
+    secrets = KeyLog(keylog)
+    secrets.read_all(find_blocks(streams))
+    follower = TlsFollower(secrets, keeps_data=False)
     follower.follow(complete_streams(streams), more=False)
     return make_tls(follower, streams.outer, streams, errors)
 
@@ -109,7 +115,8 @@ def make_tls(
     Raises FrameError as `errors` says. The error has a note that names the connection.
     """
     numbers = flows["connection"].tolist()
-    chosen = [row for row, number in enumerate(numbers) if number in follower.connections]
+    found = follower.connections
+    chosen = [row for row, number in enumerate(numbers) if number in found and found[number].is_tls]
     chosen.sort(key=numbers.__getitem__)
     rows = np.zeros(len(chosen), TLS)
     rows["parent"] = -1 if streams is None else _find_first_streams(streams, chosen)
@@ -205,11 +212,13 @@ class CapturedTls:
         self._format = format_of(make_spec("pcap.tls", keylog=keylog))
         self._errors = errors
         self._assembler = Assembler("first", connections=MOST_CONNECTIONS)
-        self._follower = TlsFollower(None if keylog is None else KeyLog(keylog))
+        self._secrets = KeyLog(keylog)
+        self._follower = TlsFollower(self._secrets, keeps_data=False)
         self._open_packets = partial(format_of("pcap.packets").inside, errors="mark", limits=limits)
 
     def feed(self, table: FrameTable) -> FrameTable:
         """Follow the connections of these blocks. Return those that are released."""
+        self._secrets.read_blocks(table)
         packets = self._open_packets(table)
         self._assembler.feed(packets.rows, packets.buffers)
         table = self._take_released()
@@ -247,5 +256,7 @@ class CapturedTls:
         flows = make_flows(None, rows, endpoints, "mark")
         streams = make_streams(flows, stream_rows, block, segments, "mark")
         _, done = self._follower.follow(streams, more=more)
+        self._follower.settle()
         if not released:
             self._assembler.release(done)
+            release_idle(self._assembler, self._follower)
