@@ -2,6 +2,7 @@
 
 import contextlib
 import dataclasses
+import hmac
 import logging
 import os
 import ssl
@@ -25,7 +26,7 @@ from tests.support.tls_connections import (
 from wirescan import Fault, FrameError, kafka, pcap
 from wirescan.frames.registry import make_spec
 from wirescan.pcap.tls_ciphers import SUITES as SUITES_BY_VERSION
-from wirescan.pcap.tls_ciphers import expand_label, make_old_ciphers
+from wirescan.pcap.tls_ciphers import CbcCipher, expand_label, make_old_ciphers
 from wirescan.pcap.tls_hello import HandshakeReader, HelloError
 from wirescan.pcap.tls_keys import KeyLog
 from wirescan.pcap.tls_records import LARGEST_LENGTH, Recognition, recognize
@@ -317,8 +318,20 @@ SUITES = [
     ("1.2", "ECDHE-ECDSA-CHACHA20-POLY1305", "ec"),
     ("1.2", "ECDHE-RSA-AES256-GCM-SHA384", "rsa"),
     ("1.2", "AES128-GCM-SHA256", "rsa"),
+    ("1.2", "ECDHE-ECDSA-AES128-CCM", "ec"),
+    ("1.2", "ECDHE-ECDSA-AES256-CCM8", "ec"),
+    ("1.2", "AES256-CCM", "rsa"),
     ("1.3", None, "ec"),
 ]
+BLOCK_SUITES = [
+    ("1.2", "ECDHE-ECDSA-AES128-SHA256", "ec"),
+    ("1.2", "ECDHE-RSA-AES256-SHA384", "rsa"),
+    ("1.2", "AES256-SHA256", "rsa"),
+    ("1.2", "ECDHE-ECDSA-AES256-SHA", "ec"),
+    ("1.1", "ECDHE-ECDSA-AES128-SHA", "ec"),
+    ("1.0", "AES256-SHA", "rsa"),
+]
+every_order = pytest.mark.parametrize("encrypts_then_macs", [True, False])
 
 
 @pytest.mark.parametrize("port", [PORT, UNUSUAL])
@@ -335,6 +348,87 @@ def test_frames_are_those_of_the_plain_bytes(version, cipher, key, port, tmp_pat
         else:
             assert sum(map(len, found)) == sum(len(rows) for rows in scan_alone(format, PAIRS, 1))
         assert (table["time_end"] >= table["time"]).all()
+
+
+@every_order
+@pytest.mark.parametrize("version, cipher, key", BLOCK_SUITES)
+def test_frames_of_suites_with_blocks(version, cipher, key, encrypts_then_macs, tmp_path):
+    options = {"version": version, "cipher": cipher, "key": key}
+    options["encrypts_then_macs"] = encrypts_then_macs
+    asked, answered = PAIRS[0]
+    messages = [(CLIENT, asked), (SERVER, answered), (CLIENT, asked), (CLIENT, asked[:50])]
+    talk = record_tls(tmp_path, [*messages, (CLIENT, asked[50:])], **options)
+    path = tmp_path / "capture.pcap"
+    path.write_bytes(simulate_tls([talk], UNUSUAL, size=100).to_pcap())
+    table = read_frames(path, talk, errors="strict")
+    assert list_values(table.rows) == 3 * scan_alone("kafka.requests", PAIRS[:1], 0)[0]
+    (row,) = read_frames(path, talk, "pcap.tls", errors="strict")
+    assert (row.kind, row.fault) == (pcap.Decryption.DECRYPTED, 0)
+    assert pcap.TlsVersion(row.version).name == f"TLS_{version.replace('.', '_')}"
+    assert pcap.CipherSuite(row.cipher_suite).name.startswith("TLS_")
+    for piece in (61, 1000):
+        assert read_pieces(path, talk, "kafka.requests", piece) == describe(table)
+
+
+@every_order
+@pytest.mark.parametrize("version", ["1.0", "1.1", "1.2"])
+def test_every_changed_byte_of_a_block_is_a_fault(version, encrypts_then_macs, tmp_path):
+    """Each byte of the first block, of the plain bytes, of the MAC and of the padding counts."""
+    asked, _ = PAIRS[0]
+    options = {"version": version, "cipher": "ECDHE-ECDSA-AES128-SHA"}
+    options["encrypts_then_macs"] = encrypts_then_macs
+    talk = record_tls(tmp_path, [(CLIENT, asked)], **options)
+    last, _, size = list_records(talk.join(CLIENT))[-1]
+    for position in range(last + 5, last + size):
+        raw = simulate_tls([change_byte(talk, CLIENT, position)], PORT).to_pcap()
+        table = read_frames(raw, talk)
+        assert table["fault"].tolist() == [Fault.BAD_CHECKSUM]
+        (row,) = read_frames(raw, talk, "pcap.tls")
+        assert (row.kind, row.fault) == (pcap.Decryption.DAMAGED, Fault.BAD_CHECKSUM)
+        assert row.position == last
+
+
+def seal_with_blocks(padding, *, is_mac_last):
+    """Return a record with CBC and SHA-1 whose plain bytes are b"plain", and its cipher."""
+    from cryptography.hazmat.primitives.ciphers import Cipher, algorithms, modes
+
+    suite = SUITES_BY_VERSION[0x0303][0xC009]
+    key, mac_key, iv = b"k" * 16, b"m" * 20, b"i" * 16
+    plain = b"plain"
+
+    def compute_mac(data):
+        header = bytes(8) + b"\x17\3\3" + len(data).to_bytes(2)
+        return hmac.digest(mac_key, header + data, "sha1")
+
+    inner = plain + (b"" if is_mac_last else compute_mac(plain)) + padding
+    encryptor = Cipher(algorithms.AES(key), modes.CBC(iv)).encryptor()
+    data = iv + encryptor.update(inner) + encryptor.finalize()
+    data += compute_mac(data) if is_mac_last else b""
+    header = b"\x17\3\3" + len(data).to_bytes(2)
+    return header, data, CbcCipher(suite, key, mac_key, b"", is_mac_last=is_mac_last)
+
+
+@pytest.mark.parametrize("is_mac_last", [False, True])
+def test_padding_has_its_length_in_every_byte(is_mac_last):
+    before = 5 if is_mac_last else 25
+    for blocks in (2, 3, 16):
+        size = 16 * blocks - before
+        good = bytes([size - 1]) * size
+        header, data, cipher = seal_with_blocks(good, is_mac_last=is_mac_last)
+        assert cipher.open(header, memoryview(data)) == b"plain"
+        for bad in (b"\0" + good[1:], good[:-1] + b"\xff", bytes(size - 1) + bytes([size - 1])):
+            header, data, cipher = seal_with_blocks(bad, is_mac_last=is_mac_last)
+            assert cipher.open(header, memoryview(data)) is None
+            assert cipher.sequence == 0
+
+
+@pytest.mark.parametrize("is_mac_last", [False, True])
+def test_records_that_are_no_blocks_do_not_authenticate(is_mac_last):
+    size = 32 - (5 if is_mac_last else 25)
+    good = bytes([size - 1]) * size
+    header, data, cipher = seal_with_blocks(good, is_mac_last=is_mac_last)
+    for length in range(len(data)):
+        assert cipher.open(header, memoryview(data[:length])) is None
 
 
 @pytest.mark.parametrize("server_curve", ["secp521r1"])
@@ -546,6 +640,35 @@ def test_connections_that_cannot_be_decrypted_are_reported(reason, tmp_path, cap
         assert read_pieces(path, talk, "kafka.requests", piece) == describe(table)
 
 
+@every_order
+@pytest.mark.parametrize("version", ["1.0", "1.1", "1.2"])
+def test_lost_bytes_inside_a_block_lose_that_record(version, encrypts_then_macs, tmp_path):
+    asked, _ = PAIRS[0]
+    options = {"version": version, "cipher": "ECDHE-ECDSA-AES128-SHA"}
+    options["encrypts_then_macs"] = encrypts_then_macs
+    talk = record_tls(tmp_path, [(CLIENT, asked)] * 3, **options)
+    # TLS 1.0 sends an empty record before each one.
+    records = list_records(talk.join(CLIENT))
+    position = [start for start, kind, size in records if kind == 23 and size > len(asked)][-2]
+    raw = lose(talk, position + 10, position + 50)
+    table = read_frames(raw, talk)
+    good = scan_alone("kafka.requests", PAIRS[:1], 0)[0]
+    is_chained = version == "1.0"
+    # TLS 1.0 cannot be read after a record that is missing.
+    after = [] if is_chained else [0] * len(good)
+    assert table["fault"].tolist() == [*[0] * len(good), Fault.LOST, *after]
+    (row,) = read_frames(raw, talk, "pcap.tls")
+    kind = pcap.Decryption.LOST if is_chained else pcap.Decryption.DECRYPTED
+    assert (row.kind, row.fault) == (kind, Fault.LOST if is_chained else 0)
+    if not is_chained:
+        # The padding of a lost record is not known, so its place is only known to a block.
+        assert 2 * len(asked) <= table.positions.tolist()[len(good) + 1] < 2 * len(asked) + 16
+    path = tmp_path / "capture.pcap"
+    path.write_bytes(raw)
+    for piece in (61, 1 << 20):
+        assert read_pieces(path, talk, "kafka.requests", piece) == describe(table)
+
+
 def test_a_renegotiation_ends_the_reading(tmp_path):
     """The client sends another hello in an encrypted record."""
     talk = record_pair(tmp_path, version="1.2", cipher="ECDHE-ECDSA-AES128-GCM-SHA256")
@@ -580,23 +703,29 @@ def encrypt_for_1_2(cipher, sequence, kind, plain):
     return header + (8 + len(sealed)).to_bytes(2) + explicit + sealed
 
 
-class Sender:
-    """Encrypts the records of one side of TLS 1.3, with AES-128-GCM."""
+# Number of a suite of TLS 1.3 with AES-128 -> the size of its tag, and whether it is CCM.
+TAGS = {0x1301: (16, False), 0x1304: (16, True), 0x1305: (8, True)}
 
-    def __init__(self, secret):
+
+class Sender:
+    """Encrypts the records of one side of TLS 1.3, with a suite of TAGS."""
+
+    def __init__(self, secret, suite=0x1301):
         self.secret = secret
         self.sequence = 0
+        self.tag_size, self.is_ccm = TAGS[suite]
 
     def seal(self, kind, plain, padding=0):
-        from cryptography.hazmat.primitives.ciphers.aead import AESGCM
+        from cryptography.hazmat.primitives.ciphers.aead import AESCCM, AESGCM
 
         key = expand_label("sha256", self.secret, b"key", 16)
         iv = int.from_bytes(expand_label("sha256", self.secret, b"iv", 12))
         inner = plain + bytes([kind]) + bytes(padding)
-        header = b"\x17\x03\x03" + (len(inner) + 16).to_bytes(2)
+        header = b"\x17\x03\x03" + (len(inner) + self.tag_size).to_bytes(2)
         nonce = (iv ^ self.sequence).to_bytes(12)
         self.sequence += 1
-        return header + AESGCM(key).encrypt(nonce, inner, header)
+        cipher = AESCCM(key, self.tag_size) if self.is_ccm else AESGCM(key)
+        return header + cipher.encrypt(nonce, inner, header)
 
     def change(self, secret):
         self.secret = secret
@@ -607,7 +736,7 @@ def make_message(kind, body):
     return bytes([kind]) + len(body).to_bytes(3) + body
 
 
-def craft_tls_1_3(directory, early, *, accepts_early):
+def craft_tls_1_3(directory, early, *, accepts_early, suite=0x1301):
     """Return a connection with early data and a key update of the client; it sends PAIRS[0][0]."""
     secrets = [bytes([number]) * 32 for number in range(4)]
     random = b"r" * 32
@@ -621,10 +750,11 @@ def craft_tls_1_3(directory, early, *, accepts_early):
     lines = [f"{label} {random.hex()} {secret.hex()}\n" for label, secret in zip(labels, secrets)]
     keylog.write_text("".join(lines))
     early_data = b"\0\x2a\0\0"
-    client_hello = b"\3\3" + random + b"\0" + b"\0\2\x13\1" + b"\1\0" + b"\0\4" + early_data
+    number = suite.to_bytes(2)
+    client_hello = b"\3\3" + random + b"\0" + b"\0\2" + number + b"\1\0" + b"\0\4" + early_data
     version = b"\0\x2b\0\2\3\4"
-    server_hello = b"\3\3" + b"s" * 32 + b"\0" + b"\x13\1" + b"\0" + b"\0\6" + version
-    client, server = Sender(secrets[0]), Sender(secrets[1])
+    server_hello = b"\3\3" + b"s" * 32 + b"\0" + number + b"\0" + b"\0\6" + version
+    client, server = Sender(secrets[0], suite), Sender(secrets[1], suite)
     finished = make_message(20, bytes(32))
     extensions = early_data if accepts_early else b""
     encrypted = make_message(8, len(extensions).to_bytes(2) + extensions)
@@ -634,7 +764,7 @@ def craft_tls_1_3(directory, early, *, accepts_early):
         return b"\x16\x03\x01" + len(message).to_bytes(2) + message
 
     asked = PAIRS[0][0]
-    flights = [(CLIENT, make_plain(1, client_hello) + Sender(b"early" * 6).seal(23, early))]
+    flights = [(CLIENT, make_plain(1, client_hello) + Sender(b"early" * 6, suite).seal(23, early))]
     flights.append((SERVER, make_plain(2, server_hello) + server.seal(22, encrypted + finished)))
     # The message is cut by a record.
     sent = client.seal(22, finished[:5]) + client.seal(22, finished[5:], padding=9)
@@ -646,9 +776,10 @@ def craft_tls_1_3(directory, early, *, accepts_early):
     return RecordedTls(flights, (asked, b""), keylog)
 
 
+@pytest.mark.parametrize("suite", TAGS)
 @pytest.mark.parametrize("accepts_early", [False, True])
-def test_key_updates_padding_and_early_data(accepts_early, tmp_path):
-    talk = craft_tls_1_3(tmp_path, b"x" * 30, accepts_early=accepts_early)
+def test_key_updates_padding_and_early_data(accepts_early, suite, tmp_path):
+    talk = craft_tls_1_3(tmp_path, b"x" * 30, accepts_early=accepts_early, suite=suite)
     path = tmp_path / "capture.pcap"
     path.write_bytes(simulate_tls([talk], PORT, size=50).to_pcap())
     table = read_frames(path, talk)

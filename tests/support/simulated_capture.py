@@ -99,9 +99,12 @@ class SimulatedCapture:
         """
         return pcap.encode_pcap(self.packets, **{"nanoseconds": True, **options})
 
-    def to_pcapng(self) -> bytes:
-        """Return the packets as a pcapng file with times in nanoseconds."""
-        return pcap.encode_pcapng(self.packets)
+    def to_pcapng(self, **options: object) -> bytes:
+        """Return the packets as a pcapng file with times in nanoseconds.
+
+        options: arguments of `pcap.encode_pcapng`.
+        """
+        return pcap.encode_pcapng(self.packets, **options)
 
 
 def make_ethernet(source: bytes, target: bytes, segment: bytes, protocol: int = 6) -> bytes:

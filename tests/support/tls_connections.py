@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import datetime
 import ssl
+import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cache
@@ -24,7 +25,13 @@ from tests.support.simulated_capture import Connection, SimulatedCapture
 
 CLIENT, SERVER = 0, 1
 HOST = "broker.example"
-VERSIONS = {"1.2": ssl.TLSVersion.TLSv1_2, "1.3": ssl.TLSVersion.TLSv1_3}
+VERSIONS = {
+    "1.0": ssl.TLSVersion.TLSv1,
+    "1.1": ssl.TLSVersion.TLSv1_1,
+    "1.2": ssl.TLSVersion.TLSv1_2,
+    "1.3": ssl.TLSVersion.TLSv1_3,
+}
+NO_ENCRYPT_THEN_MAC = 1 << 19  # OpenSSL's SSL_OP_NO_ENCRYPT_THEN_MAC, which ssl does not name
 Flights = list[tuple[int, bytes]]
 
 
@@ -122,12 +129,16 @@ def record_tls(
     key: str = "ec",
     name: str = "keys.txt",
     groups: str | None = None,
+    encrypts_then_macs: bool = True,
+    greetings: Sequence[tuple[int, bytes]] = (),
 ) -> RecordedTls:
     """Record a connection in which both sides send messages.
 
     directory: gets the file of secrets, to which they are added. messages: (side, plain bytes).
-    cipher: of TLS 1.2, as OpenSSL names it. key: of the certificate, "ec" or "rsa".
+    cipher: up to TLS 1.2, as OpenSSL names it. key: of the certificate, "ec" or "rsa".
     groups: the curve that the server requires, so that it asks for another ClientHello.
+    encrypts_then_macs: the client offers this extension. greetings: (side, bytes) that are sent in
+    plain text before the handshake.
     """
     identity = directory / f"{key}.pem"
     identity.write_bytes(make_identity(key))
@@ -138,17 +149,25 @@ def record_tls(
     server.load_cert_chain(identity)
     keylog = directory / name
     client.keylog_filename = str(keylog)
+    if not encrypts_then_macs:
+        client.options |= NO_ENCRYPT_THEN_MAC
     for context in (client, server):
-        context.minimum_version = context.maximum_version = VERSIONS[version]
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", DeprecationWarning)  # of the versions before 1.2
+            context.minimum_version = context.maximum_version = VERSIONS[version]
         if cipher is not None:
-            context.set_ciphers(cipher)
+            # The level 0 of security also allows old versions and short tags.
+            context.set_ciphers(f"{cipher}:@SECLEVEL=0")
         if alpn:
             context.set_alpn_protocols(list(alpn))
     if groups is not None:
         server.set_ecdh_curve(groups)
     pair = _Pair(client, server, host)
-    pair.handshake()
     sent = [b"", b""]
+    for side, data in greetings:
+        pair.flights.append((side, data))
+        sent[side] += data
+    pair.handshake()
     for side, data in messages:
         pair.send(side, data)
         sent[side] += data

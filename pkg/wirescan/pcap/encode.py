@@ -21,7 +21,8 @@ SNAP_LENGTH = 262_144
 LARGEST = 0x7FFF_FFFF  # bytes of a packet
 SECTION_HEADER = 0x0A0D_0D0A
 BYTE_ORDER = 0x1A2B_3C4D
-INTERFACE, PACKET = 1, 6  # types of blocks
+INTERFACE, PACKET, SECRETS = 1, 6, 10  # types of blocks
+TLS_KEY_LOG = 0x544C_534B  # a type of secrets
 COMMENT, RESOLUTION = 1, 9  # codes of options
 UNKNOWN_SIZE = 0xFFFF_FFFF_FFFF_FFFF  # of a section
 BILLION = 1_000_000_000
@@ -98,11 +99,14 @@ def encode_pcapng(
     *,
     interfaces: Sequence[tuple] = (CaptureInterface(),),
     big_endian: bool = False,
+    secrets: Any = None,
 ) -> bytes:
     """Encode a section of a pcapng file. A file may have several, one after another.
 
     packets: each is a `CapturedPacket`, or a tuple of its first values. interfaces: each is a
     `CaptureInterface`, or a tuple of its first values. big_endian: the byte order of the numbers.
+    secrets: the content of a file of TLS secrets (NSSLKEYLOGFILE), bytes-like or str, which is
+    written before the packets; None, the default, for none.
 
     Raises TypeError for an argument of another type. Raises ValueError with the packet's number for
     a time that the format cannot hold, for an interface that is not given, for a packet of 2 GiB
@@ -120,6 +124,10 @@ def encode_pcapng(
         fields = struct.pack(order + "HHI", link, 0, longest)
         fields += _encode_options(order, [(RESOLUTION, bytes((digits[-1],)))])
         out += _encode_block(order, INTERFACE, fields)
+    if secrets is not None:
+        lines = to_bytes(secrets, "secrets")
+        fields = struct.pack(order + "II", TLS_KEY_LOG, len(lines)) + lines + bytes(-len(lines) % 4)
+        out += _encode_block(order, SECRETS, fields)
     for number, values in enumerate(packets):
         packet, data, length = _check_packet(number, values)
         if not 0 <= packet.interface < len(digits):

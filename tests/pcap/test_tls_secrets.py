@@ -1,0 +1,257 @@
+"""Secrets inside pcapng captures, and how many secrets are kept."""
+
+import logging
+import sys
+
+import pytest
+
+import wirescan
+from tests.pcap.test_tls import (
+    PAIRS,
+    PORT,
+    UNUSUAL,
+    describe,
+    every_version,
+    list_values,
+    record_pair,
+    scan_alone,
+)
+from tests.support.simulated_capture import SimulatedCapture
+from tests.support.tls_connections import CLIENT, SERVER, make_connection, record_tls, simulate_tls
+from wirescan import Fault, pcap
+from wirescan.frames.registry import make_spec
+from wirescan.pcap.tls_keys import KeyLog
+from wirescan.reading.chunked import iter_tables
+
+ASKED = scan_alone("kafka.requests", PAIRS[:1], 0)[0]
+
+
+def read_pieces(path, format, piece, keylog=None):
+    spec = make_spec(format, keylog=keylog, capture="true")
+    tables = iter_tables(str(path), format=spec, piece=piece, errors="mark")
+    return sorted(row for table in tables if len(table) for row in describe(table))
+
+
+def write(directory, raw):
+    path = directory / "capture.pcapng"
+    path.write_bytes(raw)
+    return path
+
+
+@every_version
+@pytest.mark.parametrize("big_endian", [False, True])
+def test_secrets_of_a_capture_are_used(version, big_endian, tmp_path):
+    talk = record_pair(tmp_path, version=version)
+    secrets = talk.keylog.read_text()
+    raw = simulate_tls([talk], PORT).to_pcapng(secrets=secrets, big_endian=big_endian)
+    path = write(tmp_path, raw)
+    table = wirescan.scan(path, "kafka.requests")
+    assert list_values(table.rows) == ASKED
+    for piece in (61, 400, 1 << 20):
+        assert read_pieces(path, "kafka.requests", piece) == describe(table)
+    (row,) = wirescan.scan(path, "pcap.tls")
+    assert (row.kind, row.fault) == (pcap.Decryption.DECRYPTED, 0)
+    (table,) = [item for item in iter_tables(str(path), format="pcap.tls") if len(item)]
+    assert table["kind"].tolist() == [pcap.Decryption.DECRYPTED]
+    exchanges = wirescan.scan(path, "kafka.exchanges")
+    assert len(exchanges) and (exchanges["latency"] > 0).all()
+
+
+def test_a_capture_without_secrets_has_no_frames_of_tls(tmp_path):
+    talk = record_pair(tmp_path)
+    for raw in (
+        simulate_tls([talk], PORT).to_pcapng(),
+        simulate_tls([talk], PORT).to_pcap(),
+        # Those of another connection.
+        simulate_tls([talk], PORT).to_pcapng(secrets=f"CLIENT_RANDOM {'00' * 32} {'11' * 48}\n"),
+    ):
+        path = write(tmp_path, raw)
+        for piece in (61, 400, 1 << 20):
+            assert read_pieces(path, "kafka.requests", piece) == []
+        assert len(wirescan.scan(path, "kafka.requests", errors="mark")) == 0
+        (row,) = wirescan.scan(path, "pcap.tls")
+        assert row.fault == 0
+        tried = pcap.Decryption.NO_SECRET if b"CLIENT_RANDOM" in raw else pcap.Decryption.NOT_TRIED
+        assert row.kind == tried
+        (table,) = [item for item in iter_tables(str(path), format="pcap.tls") if len(item)]
+        assert table["kind"].tolist() == [tried]
+
+
+def test_secrets_of_the_file_and_of_the_capture_count(tmp_path):
+    talks = [record_pair(tmp_path, pair, name=f"{at}.txt") for at, pair in enumerate(PAIRS[:2])]
+    raw = simulate_tls(talks, PORT).to_pcapng(secrets=talks[0].keylog.read_bytes())
+    path = write(tmp_path, raw)
+    assert set(wirescan.scan(path, "kafka.requests")["connection"].tolist()) == {0}
+    keylog = str(talks[1].keylog)
+    table = wirescan.scan(path, make_spec("kafka.requests", keylog=keylog))
+    assert set(table["connection"].tolist()) == {0, 1}
+    assert table["fault"].tolist() == [0] * len(table)
+    for piece in (61, 1 << 20):
+        assert read_pieces(path, "kafka.requests", piece, keylog) == describe(table)
+
+
+def test_secrets_between_packets_are_used(tmp_path):
+    """The secrets of a connection come after its ClientHello, and before its data."""
+    talks = [record_pair(tmp_path, pair, name=f"{at}.txt") for at, pair in enumerate(PAIRS[:2])]
+    raw = b""
+    capture = SimulatedCapture()
+    for number, talk in enumerate(talks):
+        connection = make_connection(number, PORT)
+        capture.connect(connection)
+        capture.send(connection, *talk.flights[0])
+        raw += capture.to_pcapng()
+        capture.packets.clear()
+        for side, data in talk.flights[1:]:
+            capture.send(connection, side, data)
+        raw += capture.to_pcapng(secrets=talk.keylog.read_bytes())
+        capture.packets.clear()
+    path = write(tmp_path, raw)
+    table = wirescan.scan(path, "kafka.requests")
+    assert set(table["connection"].tolist()) == {0, 1}
+    for piece in (61, 400, 1 << 20):
+        assert read_pieces(path, "kafka.requests", piece) == describe(table)
+
+
+def test_other_secrets_and_damaged_blocks_are_ignored(tmp_path):
+    talk = record_pair(tmp_path)
+    secrets = talk.keylog.read_bytes()
+    raw = simulate_tls([talk], PORT).to_pcapng(secrets=secrets)
+    kind = raw.index(b"KSLT")
+    assert len(wirescan.scan(raw, "kafka.requests"))
+    # Secrets of WireGuard.
+    other = raw[:kind] + b"LKGW" + raw[kind + 4 :]
+    assert len(wirescan.scan(other, "kafka.requests")) == 0
+    # The size of the secrets is larger than the block: all of the block counts.
+    large = raw[: kind + 4] + b"\xff\xff\xff\x7f" + raw[kind + 8 :]
+    assert len(wirescan.scan(large, "kafka.requests")) == len(ASKED)
+    damaged = raw[:kind] + raw[kind:].replace(b"CLIENT", b"CL\xff\0NT").replace(
+        b"SERVER", b"\n\r\t"
+    )
+    for data in (damaged, raw[: kind + 8] + bytes(len(secrets)) + raw[kind + 8 + len(secrets) :]):
+        assert len(wirescan.scan(data, "kafka.requests", errors="mark")) == 0
+        (row,) = wirescan.scan(data, "pcap.tls")
+        assert row.kind == pcap.Decryption.NOT_TRIED
+
+
+def test_faults_of_a_connection_with_secrets_are_rows(tmp_path):
+    talk = record_pair(tmp_path)
+    data = talk.join(CLIENT)
+    raw = simulate_tls([talk], PORT).to_pcapng(secrets=talk.keylog.read_bytes())
+    at = raw.index(data[-40:])
+    damaged = raw[:at] + bytes([raw[at] ^ 1]) + raw[at + 1 :]
+    table = wirescan.scan(damaged, "kafka.requests", errors="mark")
+    assert table["fault"].tolist() == [Fault.BAD_CHECKSUM]
+
+
+def test_secrets_of_a_capture_need_the_package(tmp_path, monkeypatch, caplog):
+    talk = record_pair(tmp_path)
+    raw = simulate_tls([talk], PORT).to_pcapng(secrets=talk.keylog.read_bytes())
+    for name in [name for name in sys.modules if name.partition(".")[0] == "cryptography"]:
+        monkeypatch.delitem(sys.modules, name)
+    monkeypatch.setitem(sys.modules, "cryptography", None)
+    with caplog.at_level(logging.WARNING):
+        assert len(wirescan.scan(raw, "kafka.requests")) == 0
+    assert "the secrets in the capture are not used" in caplog.text
+    assert "wirescan[tls]" in caplog.text
+    (row,) = wirescan.scan(raw, "pcap.tls")
+    assert row.kind == pcap.Decryption.NOT_TRIED
+
+
+def test_the_secrets_that_are_kept_are_bounded(tmp_path, monkeypatch, caplog):
+    monkeypatch.setattr("wirescan.pcap.tls_keys.MOST_SECRETS", 10)
+    path = tmp_path / "keys.txt"
+    path.write_text("")
+    keylog = KeyLog(str(path))
+    randoms = [bytes([number]) * 32 for number in range(1, 100)]
+    with caplog.at_level(logging.WARNING):
+        for random in randoms:
+            with path.open("a") as file:
+                file.write(f"CLIENT_RANDOM {random.hex()} {bytes(48).hex()}\n")
+            assert keylog.find(b"CLIENT_RANDOM", random) == bytes(48)
+            assert len(keylog) <= 10
+    found = [random for random in randoms if keylog.find(b"CLIENT_RANDOM", random)]
+    assert found == randoms[-len(found) :]
+    assert 5 <= len(found) <= 10
+    assert caplog.text.count("the first ones are forgotten") == 1
+
+
+# ---- memory
+
+
+def feed(reader, capture):
+    return reader.feed(pcap.scan(capture.to_pcap()))
+
+
+def make_reader(talk, format="thrift.frames"):
+    spec = make_spec(format, keylog=str(talk.keylog), capture="true")
+    if format == "pcap.tls":
+        spec = make_spec(format, keylog=str(talk.keylog))
+    format = wirescan.frames.registry.format_of(spec)
+    return format.make_reader(errors="mark", check=True, limits=wirescan.Limits())
+
+
+def record_cut_frame(directory, size):
+    """Record a connection that sends the beginning of a frame of Thrift: `size` bytes."""
+    frame = (10 * size).to_bytes(4) + b"\x82\x21\x01" + bytes(size - 7)
+    return record_tls(directory, [(CLIENT, frame)])
+
+
+def test_decrypted_bytes_that_wait_release_idle_connections(tmp_path, monkeypatch):
+    talks = [record_cut_frame(tmp_path, 100_000) for _ in range(6)]
+    reader = make_reader(talks[0])
+    monkeypatch.setattr("wirescan.pcap.flow_tables.MOST_WAITING", 320_000)
+    most = 0
+    faults = []
+    for number, talk in enumerate(talks):
+        capture = SimulatedCapture()
+        capture.now += number * 10**9
+        connection = make_connection(number, 9090)
+        capture.connect(connection)
+        for side, data in talk.flights:
+            capture.send(connection, side, data)
+        for _ in range(2):  # connections are released with the next packets
+            table = feed(reader, capture)
+            faults += zip(table["connection"].tolist(), table["fault"].tolist())
+            capture.packets = capture.packets[-1:]
+        most = max(most, reader._scanner.held_bytes)
+    assert 200_000 < most < 460_000
+    # The oldest connections ended inside their frames.
+    assert faults == [(number, Fault.SHORT) for number in range(len(faults))]
+    assert 2 <= len(faults) <= 4
+    assert reader._scanner.held_bytes >= 200_000
+    reader.close()
+
+
+def test_the_table_of_connections_keeps_no_decrypted_bytes(tmp_path):
+    talk = record_cut_frame(tmp_path, 300_000)
+    reader = make_reader(talk, "pcap.tls")
+    feed(reader, simulate_tls([talk], 9090, is_closed=False))
+    assert 0 < reader._follower.held_bytes < 10_000
+    table = reader.close()
+    assert table["kind"].tolist() == [pcap.Decryption.DECRYPTED]
+
+
+def test_connections_that_are_forgotten_count_no_bytes(tmp_path):
+    talk = record_pair(tmp_path)
+    reader = make_reader(talk, "kafka.requests")
+    feed(reader, simulate_tls([talk], PORT))
+    assert reader._scanner.held_bytes > 0
+    capture = SimulatedCapture()
+    capture.now += 100 * 10**9
+    other = make_connection(9, UNUSUAL)
+    capture.connect(other)
+    for _ in range(70):
+        capture.send(other, SERVER, b"x")
+    feed(reader, capture)
+    assert reader._assembler.held_connections == 1
+    assert reader._scanner.held_bytes == 0
+
+
+def test_connections_without_secrets_cost_no_memory_of_their_own(tmp_path):
+    talk = record_pair(tmp_path)
+    spec = make_spec("kafka.requests", capture="true")
+    format = wirescan.frames.registry.format_of(spec)
+    reader = format.make_reader(errors="mark", check=True, limits=wirescan.Limits())
+    feed(reader, simulate_tls([talk], PORT, is_closed=False))
+    assert reader._scanner.held_bytes == 0
+    assert reader._scanner._follower.connections == {}
