@@ -125,7 +125,7 @@ def test_other_secrets_and_damaged_blocks_are_ignored(tmp_path):
     large = raw[: kind + 4] + b"\xff\xff\xff\x7f" + raw[kind + 8 :]
     assert len(wirescan.scan(large, "kafka.requests")) == len(ASKED)
     damaged = raw[:kind] + raw[kind:].replace(b"CLIENT", b"CL\xff\0NT").replace(
-        b"SERVER", b"\n\r\t"
+        b"SERVER", b"\n\r\t\n\r\t"
     )
     for data in (damaged, raw[: kind + 8] + bytes(len(secrets)) + raw[kind + 8 + len(secrets) :]):
         assert len(wirescan.scan(data, "kafka.requests", errors="mark")) == 0
