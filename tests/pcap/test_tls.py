@@ -6,13 +6,11 @@ import hmac
 import logging
 import os
 import ssl
-from pathlib import Path
 
 import pytest
 
 import wirescan
 from tests.support.command import run
-from tests.support.paths import CORPUS
 from tests.support.simulated_capture import SimulatedCapture, shuffle_packets
 from tests.support.tls_connections import (
     CLIENT,
@@ -23,6 +21,7 @@ from tests.support.tls_connections import (
     record_tls,
     simulate_tls,
 )
+from tests.support.tls_frames import PAIRS, describe, list_values, record_pair, scan_alone
 from wirescan import Fault, FrameError, kafka, pcap
 from wirescan.frames.registry import make_spec
 from wirescan.pcap.tls_ciphers import SUITES as SUITES_BY_VERSION
@@ -32,33 +31,10 @@ from wirescan.pcap.tls_keys import KeyLog
 from wirescan.pcap.tls_records import LARGEST_LENGTH, Recognition, recognize
 from wirescan.reading.chunked import iter_tables
 
-STREAMS = CORPUS / "kafka-streams" / "java-4"
-PAIRS = [
-    (path.read_bytes(), Path(str(path).replace("requests", "responses")).read_bytes())
-    for path in sorted(STREAMS.glob("*.requests*"))[:3]
-]
-PLACE_NAMES = ("start", "parent", "buffer")
 PORT = 9092
 UNUSUAL = 5555
 CAMELLIA = "ECDHE-ECDSA-CAMELLIA128-SHA256"
 every_version = pytest.mark.parametrize("version", ["1.2", "1.3"])
-
-
-def list_values(rows):
-    """Return the rows without the columns that say where the frames are."""
-    names = [name for name in rows.dtype.names if name not in PLACE_NAMES]
-    return rows[names].tolist()
-
-
-def scan_alone(format, pairs, side):
-    """Return the values of the frames that one side of each connection sent."""
-    scan = wirescan.formats()[format].read
-    return [list_values(scan(pair[side], errors="mark").rows) for pair in pairs]
-
-
-def record_pair(directory, pair=PAIRS[0], **options):
-    """Record the requests and responses of a Kafka connection in TLS."""
-    return record_tls(directory, [(CLIENT, pair[0]), (SERVER, pair[1])], **options)
 
 
 def list_records(data):
@@ -87,12 +63,6 @@ def change_byte(talk, side, position):
 
 def read_frames(raw, talk, format="kafka.requests", errors="mark"):
     return wirescan.scan(raw, make_spec(format, keylog=str(talk.keylog)), errors=errors)
-
-
-def describe(table):
-    """Return what is stable of frames: times, positions, sizes and faults."""
-    names = ("connection", "time", "time_end", "size", "fault")
-    return sorted(zip(table.positions.tolist(), *(table[name].tolist() for name in names)))
 
 
 def read_pieces(path, talk, format, piece):

@@ -6,24 +6,18 @@ import sys
 import pytest
 
 import wirescan
-from tests.pcap.test_tls import (
-    PAIRS,
-    PORT,
-    UNUSUAL,
-    describe,
-    every_version,
-    list_values,
-    record_pair,
-    scan_alone,
-)
 from tests.support.simulated_capture import SimulatedCapture
 from tests.support.tls_connections import CLIENT, SERVER, make_connection, record_tls, simulate_tls
+from tests.support.tls_frames import PAIRS, describe, list_values, record_pair, scan_alone
 from wirescan import Fault, pcap
 from wirescan.frames.registry import make_spec
 from wirescan.pcap.tls_keys import KeyLog
 from wirescan.reading.chunked import iter_tables
 
+PORT = 9092
+UNUSUAL = 5555
 ASKED = scan_alone("kafka.requests", PAIRS[:1], 0)[0]
+every_version = pytest.mark.parametrize("version", ["1.2", "1.3"])
 
 
 def read_pieces(path, format, piece, keylog=None):

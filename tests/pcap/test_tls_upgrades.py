@@ -5,7 +5,6 @@ import struct
 import pytest
 
 import wirescan
-from tests.pcap.test_tls import PAIRS, describe, every_version, list_values
 from tests.support.paths import CORPUS
 from tests.support.simulated_capture import SimulatedCapture
 from tests.support.tls_connections import (
@@ -16,6 +15,7 @@ from tests.support.tls_connections import (
     record_tls,
     simulate_tls,
 )
+from tests.support.tls_frames import PAIRS, describe, list_values
 from wirescan import Fault, pcap
 from wirescan.frames.registry import make_spec
 from wirescan.pcap.tls_records import PLAIN_SIZE
@@ -28,6 +28,7 @@ ANSWERED = (NATS / "nats-py.server.bin").read_bytes()
 INFO = ANSWERED[: ANSWERED.index(b"\r\n") + 2]
 PORTS = [4222, 5555]
 PIECES = (61, 300, 1000, 1 << 20)
+every_version = pytest.mark.parametrize("version", ["1.2", "1.3"])
 
 
 def record_nats(directory, **options):

@@ -43,7 +43,7 @@ class NatsServer(Program):
         """Whether the server has written the file with the port that the system chose."""
         try:
             (file,) = self.home.glob("*.ports")
-            self.address = json.loads(file.read_text())["nats"][0].removeprefix("nats://")
+            self.address = json.loads(file.read_text())["nats"][0].partition("://")[2]
         except ValueError:  # the file is absent or incomplete
             return False
         return True
