@@ -116,6 +116,15 @@ class TlsSide:
     early_bytes: int = 0  # of records that no key decrypts before the Finished
     plain: Plaintext = field(default_factory=Plaintext)
 
+    def start(self, position: int, *, is_tls: bool) -> None:
+        """Note where the first bytes are, and whether they are a record."""
+        self.is_begun = True
+        self.plain.position = position
+        if is_tls:
+            self.begin = 0
+        elif self.number == CLIENT and self.begin is None:
+            self.begin = NEVER
+
     @property
     def is_plain(self) -> bool:
         """Whether it is plain as far as it is known."""

@@ -69,6 +69,8 @@ def find_late_hellos(
     chosen: rows without a fault, ascending.
     """
     chosen = chosen[streams.rows["position"][chosen] < PLAIN_SIZE]
+    if not len(chosen):
+        return {}
     rows = streams.rows[chosen]
     counts = rows["segment_count"].astype(np.int64)
     owners = np.repeat(np.arange(len(rows)), counts)

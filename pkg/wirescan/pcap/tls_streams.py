@@ -20,15 +20,14 @@ from wirescan.frames.table import FrameTable
 from wirescan.pcap.assembler import SEGMENT, STREAM
 from wirescan.pcap.constants import Direction
 from wirescan.pcap.flow_tables import make_streams
-from wirescan.pcap.tls_connection import CLIENT, NEVER, Span, TlsConnection, TlsSide
+from wirescan.pcap.tls_connection import CLIENT, Span, TlsConnection, TlsSide
 from wirescan.pcap.tls_constants import CHANGE_CIPHER_SPEC, Decryption
 from wirescan.pcap.tls_keys import KeyLog
 from wirescan.pcap.tls_records import LAST_TYPE, MAJOR, Recognition, find_late_hellos, recognize
-from wirescan.pcap.verdicts import UNDECIDED, ConnectionVerdicts
+from wirescan.pcap.verdicts import UNDECIDED
 
 logger = logging.getLogger(__name__)
 
-DIRECTIONS = (Direction.TO_SERVER, Direction.TO_CLIENT)  # of the sides CLIENT and SERVER
 # What is known of a side of a connection.
 # UNREAD_SIDE: of a connection without secrets, of which nothing is read any more.
 TLS_SIDE, OTHER_SIDE, UNREAD_SIDE = 1, 2, 3  # or UNDECIDED
@@ -59,7 +58,7 @@ class TlsFollower:
         self._keeps_data = keeps_data
         self._counted: dict[int, int] = {}  # number of a connection -> its part of held_bytes
         self._last_read: list[int] = []
-        self._known = ConnectionVerdicts()  # of sides: 2 * connection, + 1 for that of the server
+        self._unread: set[int] = set()  # numbers of connections of which nothing is read any more
 
     def follow(self, streams: FrameTable, *, more: bool) -> tuple[np.ndarray, np.ndarray]:
         """Read the records of a table of pcap.streams.
@@ -78,14 +77,8 @@ class TlsFollower:
         rows = streams.rows
         connections = streams.outer["connection"][rows["parent"]]
         senders = 2 * connections + (rows["kind"] == Direction.TO_CLIENT)
-        sides, places = np.unique(senders, return_inverse=True)
-        known = self._known.find(sides)
-        self._decide(streams, senders, known, places, more=more)
-        self._known.keep(sides, known)
-        own_verdicts = known[places]
-        self._add_connections(streams, connections, own_verdicts)
-        verdicts = own_verdicts.copy()
-        verdicts[self._are_followed(connections) & (verdicts == OTHER_SIDE)] = TLS_SIDE
+        own_verdicts = self._decide(streams, senders, more=more)
+        verdicts = self._add_connections(streams, connections, own_verdicts)
         done = np.where(verdicts == UNDECIDED, 0, rows["size"].astype(np.int64))
         of_tls = np.flatnonzero(verdicts == TLS_SIDE)
         self._last_read = []
@@ -96,8 +89,7 @@ class TlsFollower:
             for group in np.split(of_tls, starts[1:]):
                 number = int(connections[group[0]])
                 self._last_read.append(number)
-                self._begin_sides(number, streams, group, own_verdicts)
-                self._read_connection(streams, number, group, done, more=more)
+                self._read_connection(streams, number, group, own_verdicts, done, more=more)
         return verdicts, done
 
     def settle(self) -> None:
@@ -109,8 +101,7 @@ class TlsFollower:
             connection = self.connections[number]
             if connection.is_over:
                 self._drop(number)
-                sides = np.array([2 * number, 2 * number + 1])
-                self._known.keep(sides, np.full(2, UNREAD_SIDE, np.uint8))
+                self._unread.add(number)
                 continue
             size = connection.held_bytes
             self.held_bytes += size - self._counted.get(number, 0)
@@ -126,11 +117,18 @@ class TlsFollower:
         return self.connections.pop(number, None)
 
     def _add_connections(
-        self, streams: FrameTable, connections: np.ndarray, verdicts: np.ndarray
-    ) -> None:
-        """Add the connections that are TLS, and those whose client sends a hello behind others."""
+        self, streams: FrameTable, connections: np.ndarray, own_verdicts: np.ndarray
+    ) -> np.ndarray:
+        """Add the connections that are TLS, and those whose client sends a hello behind others.
+
+        own_verdicts: those by the first bytes of each side. Returns those by both sides.
+        """
+        verdicts = self._apply_known(connections, own_verdicts)
+        is_new = False
         for number in np.unique(connections[verdicts == TLS_SIDE]).tolist():
-            self._add_connection(number)
+            if number not in self.connections:
+                self._add_connection(number)
+                is_new = True
         rows = streams.rows
         is_plain = (verdicts == OTHER_SIDE) & (rows["kind"] == Direction.TO_SERVER) & ~streams.bad
         segments = read_segments(streams)
@@ -139,108 +137,103 @@ class TlsFollower:
             number = int(connections[row])
             if number not in self.connections:
                 self._add_connection(number).sides[CLIENT].begin = position
+                is_new = True
+        return self._apply_known(connections, own_verdicts) if is_new else verdicts
 
     def _add_connection(self, number: int) -> TlsConnection:
-        connection = self.connections.get(number)
-        if connection is None:
-            connection = TlsConnection(self._keylog, keeps_data=self._keeps_data)
-            self.connections[number] = connection
+        connection = TlsConnection(self._keylog, keeps_data=self._keeps_data)
+        self.connections[number] = connection
         return connection
 
-    def _are_followed(self, connections: np.ndarray) -> np.ndarray:
-        """Return whether each connection is in `connections`: a bool array."""
-        if not self.connections:
-            return np.zeros(len(connections), bool)
+    def _apply_known(self, connections: np.ndarray, own_verdicts: np.ndarray) -> np.ndarray:
+        """Return the verdicts of sides by what is known of their connections."""
+        if not (self.connections or self._unread):
+            return own_verdicts
         numbers, places = np.unique(connections, return_inverse=True)
-        found = (number in self.connections for number in numbers.tolist())
-        return np.fromiter(found, bool, len(numbers))[places]
-
-    def _begin_sides(
-        self, number: int, streams: FrameTable, group: np.ndarray, verdicts: np.ndarray
-    ) -> None:
-        """Say where TLS begins in the sides of a connection that sent their first bytes.
-
-        group: the rows of the connection. verdicts: those by the first bytes of each side.
-        """
-        kinds = streams.rows["kind"][group]
-        for side, kind in zip(self.connections[number].sides, DIRECTIONS, strict=True):
-            of_side = group[kinds == kind]
-            if not len(of_side) or side.is_begun:
-                continue
-            side.is_begun = True
-            side.plain.position = int(streams.rows["position"][of_side[0]])
-            if verdicts[of_side[0]] == TLS_SIDE:
-                side.begin = 0
-            elif side.number == CLIENT and side.begin is None:
-                side.begin = NEVER
+        listed = numbers.tolist()
+        is_tls = np.fromiter((number in self.connections for number in listed), bool, len(listed))
+        is_unread = np.fromiter((number in self._unread for number in listed), bool, len(listed))
+        verdicts = own_verdicts.copy()
+        verdicts[is_tls[places] & (verdicts == OTHER_SIDE)] = TLS_SIDE
+        verdicts[is_unread[places]] = UNREAD_SIDE
+        return verdicts
 
     def is_other(self, connection: int, side: int) -> bool:
         """Return whether a side of a TLS connection sent something else only."""
-        verdict = self._known.find(np.array([2 * connection + side]))[0]
-        return bool(verdict == OTHER_SIDE) and self.connections[connection].sides[side].is_plain
+        of_side = self.connections[connection].sides[side]
+        return of_side.is_begun and of_side.is_plain
 
     def forget(self, connections: np.ndarray) -> list[TlsConnection]:
         """Forget connections, and return those that are TLS. connections: their numbers, int64."""
-        self._known.forget(np.concatenate([2 * connections, 2 * connections + 1]))
-        found = (self._drop(number) for number in connections.tolist())
+        numbers = connections.tolist()
+        self._unread.difference_update(numbers)
+        found = (self._drop(number) for number in numbers)
         return [connection for connection in found if connection is not None]
 
-    def _decide(
-        self,
-        streams: FrameTable,
-        senders: np.ndarray,
-        known: np.ndarray,
-        places: np.ndarray,
-        *,
-        more: bool,
-    ) -> None:
-        """Decide whether sides are TLS, by their first bytes.
+    def _decide(self, streams: FrameTable, senders: np.ndarray, *, more: bool) -> np.ndarray:
+        """Return whether the side of each row is TLS by its first bytes: uint8.
 
-        known: the verdicts on sides, which are set. places: that of the side of each row.
+        Bytes that are given again give the same verdict. A side whose first bytes were done with
+        before is OTHER_SIDE.
+
+        senders: the number of the side of each row.
         """
         rows = streams.rows
         is_first = np.append(True, senders[1:] != senders[:-1])[: len(senders)]
-        first = np.flatnonzero(is_first & (known[places] == UNDECIDED))
-        if not len(first):
-            return
-        view = np.frombuffer(streams.buffers[0], np.uint8)
-        starts = rows["start"][first]
-        sizes = rows["size"][first].astype(np.int64)
-        may_be = (sizes > 0) & ~streams.bad[first]
-        last = max(len(view) - 1, 0)
-        for place, lowest, highest in ((0, CHANGE_CIPHER_SPEC, LAST_TYPE), (1, MAJOR, MAJOR)):
-            if len(view):
-                values = view[np.minimum(starts + place, last)]
+        firsts = np.flatnonzero(is_first)
+        verdicts = np.full(len(firsts), OTHER_SIDE, np.uint8)
+        is_start = (rows["position"][firsts] == 0) & ~streams.bad[firsts]
+        places = np.flatnonzero(is_start & (rows["size"][firsts] > 0))
+        if len(places):
+            view = np.frombuffer(streams.buffers[0], np.uint8)
+            starts = rows["start"][firsts[places]]
+            sizes = rows["size"][firsts[places]]
+            may_be = np.ones(len(places), bool)
+            for place, lowest, highest in ((0, CHANGE_CIPHER_SPEC, LAST_TYPE), (1, MAJOR, MAJOR)):
+                values = view[np.minimum(starts + place, len(view) - 1)]
                 may_be &= (sizes <= place) | (values >= lowest) & (values <= highest)
-        known[places[first[~may_be]]] = OTHER_SIDE
-        for row in first[may_be].tolist():
-            start = int(rows["start"][row])
-            found = recognize(streams.buffers[0], start, start + int(rows["size"][row]))
-            is_cut = row + 1 < len(senders) and senders[row + 1] == senders[row]
-            if found is Recognition.TLS:
-                known[places[row]] = TLS_SIDE
-            elif found is Recognition.OTHER or not more or is_cut:
-                known[places[row]] = OTHER_SIDE
+            for place in places[may_be].tolist():
+                row = int(firsts[place])
+                start = int(rows["start"][row])
+                found = recognize(streams.buffers[0], start, start + int(rows["size"][row]))
+                is_cut = row + 1 < len(senders) and senders[row + 1] == senders[row]
+                if found is Recognition.TLS:
+                    verdicts[place] = TLS_SIDE
+                elif found is Recognition.UNDECIDED and more and not is_cut:
+                    verdicts[place] = UNDECIDED
+        return verdicts[np.cumsum(is_first) - 1] if len(firsts) else verdicts
 
     def _read_connection(
-        self, streams: FrameTable, number: int, group: np.ndarray, done: np.ndarray, *, more: bool
+        self,
+        streams: FrameTable,
+        number: int,
+        group: np.ndarray,
+        own_verdicts: np.ndarray,
+        done: np.ndarray,
+        *,
+        more: bool,
     ) -> None:
         """Read the rows of one connection."""
         connection = self.connections[number]
         segments = read_segments(streams)
+        rows = streams.rows[group]
+        values = zip(
+            *(rows[name].tolist() for name in ("start", "size", "position", "lost", "fault")),
+            (rows["kind"] == Direction.TO_CLIENT).tolist(),
+            own_verdicts[group].tolist(),
+            strict=True,
+        )
         spans: tuple[list[Span], list[Span]] = ([], [])
         read = []
-        for index in group.tolist():
-            row = streams.rows[index]
-            start = int(row["start"])
-            stop = start + int(row["size"])
-            lost = int(row["lost"]) if row["fault"] else 0
-            span = Span(start, stop, int(row["position"]), lost, segments, start)
-            spans[int(row["kind"] == Direction.TO_CLIENT)].append(span)
-            read.append((index, span))
+        for start, size, position, lost, fault, is_of_server, verdict in values:
+            side = connection.sides[is_of_server]
+            if not side.is_begun:
+                side.start(position, is_tls=verdict == TLS_SIDE)
+            span = Span(start, start + size, position, lost if fault else 0, segments, start)
+            spans[is_of_server].append(span)
+            read.append(span)
         connection.read(streams.buffers[0], spans, more=more)
-        for index, span in read:
-            done[index] = span.at - span.start
+        done[group] = [span.at - span.start for span in read]
 
 
 def read_segments(streams: FrameTable) -> np.ndarray:
