@@ -147,6 +147,24 @@ def test_a_capture_that_begins_at_a_record_has_the_connection(tmp_path):
     assert len(wirescan.scan(capture.to_pcap(), "pcap.tls")) == 0
 
 
+@every_version
+def test_a_side_that_is_no_tls_is_a_bad_row(version, tmp_path):
+    """The server answers with other bytes, before or after the hello."""
+    talk = record_pair(tmp_path, version=version)
+    hello = talk.flights[0]
+    answer = (SERVER, b"HTTP/1.1 400 Bad Request\r\n\r\n")
+    path = tmp_path / "capture.pcap"
+    for flights in ([hello, answer], [answer, hello]):
+        other = RecordedTls(flights, (b"", b""), talk.keylog)
+        path.write_bytes(simulate_tls([other], UNUSUAL).to_pcap())
+        table = wirescan.scan(path, "pcap.tls", errors="mark")
+        assert table["fault"].tolist() == [Fault.NOT_A_FRAME]
+        for piece in (61, 200, 1 << 20):
+            tables = iter_tables(str(path), format="pcap.tls", piece=piece, errors="mark")
+            faults = [fault for item in tables if len(item) for fault in item["fault"].tolist()]
+            assert faults == [Fault.NOT_A_FRAME]
+
+
 def test_other_connections_are_not_listed():
     capture = SimulatedCapture()
     sent = [

@@ -602,7 +602,7 @@ class TlsConnection:
         if self._keylog.is_open and side.ended is None:
             side.ended = reason
             # Without secrets the connection is not read at all.
-            if self._keylog.has_file or self._suite is not None:
+            if self._keylog.has_file or self._find_obstacle() is None:
                 self._add_fault(side, fault, span, lost=span.lost)
 
     def _note_fault(self, side: TlsSide, fault: Fault, span: Span) -> None:

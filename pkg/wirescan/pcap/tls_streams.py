@@ -158,11 +158,6 @@ class TlsFollower:
         verdicts[is_unread[places]] = UNREAD_SIDE
         return verdicts
 
-    def is_other(self, connection: int, side: int) -> bool:
-        """Return whether a side of a TLS connection sent something else only."""
-        of_side = self.connections[connection].sides[side]
-        return of_side.is_begun and of_side.is_plain
-
     def forget(self, connections: np.ndarray) -> list[TlsConnection]:
         """Forget connections, and return those that are TLS. connections: their numbers, int64."""
         numbers = connections.tolist()

@@ -24,7 +24,7 @@ from wirescan.pcap.flow_tables import (
     release_idle,
     report_incomplete,
 )
-from wirescan.pcap.tls_connection import CLIENT, SERVER, TlsConnection
+from wirescan.pcap.tls_connection import TlsConnection
 from wirescan.pcap.tls_keys import KeyLog, find_blocks
 from wirescan.pcap.tls_streams import TlsFollower
 
@@ -123,11 +123,19 @@ def make_tls(
     flow_rows = flows.rows[chosen]
     for name in ("connection", "time", "client_port", "server_port", "is_begun_earlier"):
         rows[name] = flow_rows[name]
+    flow_sizes = list(
+        zip(
+            (flow_rows["bytes_to_server"] + flow_rows["lost_to_server"]).tolist(),
+            (flow_rows["bytes_to_client"] + flow_rows["lost_to_client"]).tolist(),
+            strict=True,
+        )
+    )
     arena = bytearray()
     for row, flow in enumerate(chosen):
         number = numbers[flow]
         connection = follower.connections[number]
-        _fill_row(rows[row : row + 1], connection, follower, number)
+        sizes = flow_sizes[row] if streams is None else None
+        _fill_row(rows[row : row + 1], connection, has_other=_has_other_side(connection, sizes))
         start = len(arena)
         for name, text in _list_texts(flows, flow, connection).items():
             rows[name + "_at"][row] = len(arena) - start
@@ -156,10 +164,24 @@ def list_endpoints(table: FrameTable, side: str) -> list[str | None]:
     return format_endpoints(replace(table, rows=rows), side)
 
 
-def _fill_row(
-    row: np.ndarray, connection: TlsConnection, follower: TlsFollower, number: int
-) -> None:
-    """Fill the columns of a connection that have no text. row: an array of one row."""
+def _has_other_side(connection: TlsConnection, sizes: tuple[int, int] | None) -> bool:
+    """Return whether a side of a TLS connection sent something else only.
+
+    sizes: bytes of the client and the server, for a capture in pieces: a side may have sent its
+    bytes before the connection was known to be TLS. None: the streams show who sent some.
+    """
+    for side in connection.sides:
+        has_sent = side.is_begun if sizes is None else sizes[side.number] > 0
+        if has_sent and side.is_plain:
+            return True
+    return False
+
+
+def _fill_row(row: np.ndarray, connection: TlsConnection, *, has_other: bool) -> None:
+    """Fill the columns of a connection that have no text.
+
+    row: an array of one row. has_other: a side sent something else only.
+    """
     client, server = connection.sides
     row["kind"] = connection.decryption
     row["data_to_server"] = client.data
@@ -174,7 +196,7 @@ def _fill_row(
             row["fault"] = side.fault
             row["position"] = side.fault_position
             return
-    if follower.is_other(number, CLIENT) or follower.is_other(number, SERVER):
+    if has_other:
         row["fault"] = Fault.LOST if row["is_begun_earlier"][0] else Fault.NOT_A_FRAME
 
 
