@@ -97,6 +97,43 @@ def test_a_plain_line_is_read_without_secrets(tmp_path):
         assert (row.version, row.is_complete) == (0x0304, 1)
 
 
+@pytest.mark.parametrize("piece", PIECES)
+def test_hellos_that_are_captured_in_another_order_are_found(piece, tmp_path):
+    """The capture has the answer of the server before the hello of the client."""
+    for greetings in ([(SERVER, INFO)], [(CLIENT, b"PING\r\n"), (SERVER, INFO)]):
+        messages = [(CLIENT, ASKED), (SERVER, ANSWERED[len(INFO) :])]
+        talk = record_tls(tmp_path, messages, greetings=greetings)
+        at = len(greetings)
+        flights = talk.flights
+        flights[at], flights[at + 1] = flights[at + 1], flights[at]
+        path = tmp_path / "capture.pcap"
+        path.write_bytes(simulate_tls([talk], 5555, size=400).to_pcap())
+        spec = make_spec("nats.messages", keylog=str(talk.keylog))
+        table = wirescan.scan(path, spec)
+        sent = b"".join(data for side, data in greetings if side == CLIENT)
+        expected = len(list_messages(tmp_path, sent + ASKED)) + len(
+            list_messages(tmp_path, ANSWERED)
+        )
+        assert len(table) == expected
+        assert read_pieces(path, make_spec(spec, capture="true"), piece) == describe(table)
+        for item in iter_tables(str(path), format="pcap.tls", piece=piece):
+            assert item["fault"].tolist() == len(item) * [0]
+
+
+def test_a_client_may_send_a_line_first(tmp_path):
+    """As a proxy does that names the client of the connection, and the server answers in TLS."""
+    line = b"PROXY TCP4 10.0.0.7 10.0.0.8 1234 4222\r\n"
+    talk = record_tls(tmp_path, [], greetings=[(CLIENT, line)])
+    path = tmp_path / "capture.pcap"
+    path.write_bytes(simulate_tls([talk], 5555).to_pcap())
+    for piece in PIECES:
+        (table,) = [
+            item for item in iter_tables(str(path), format="pcap.tls", piece=piece) if len(item)
+        ]
+        assert (table["fault"].tolist(), table["version"].tolist()) == ([0], [0x0304])
+    assert wirescan.scan(path, "pcap.tls")["is_complete"].tolist() == [1]
+
+
 @pytest.mark.parametrize("port", PORTS)
 def test_both_sides_may_begin_in_plain_text(port, tmp_path):
     """The client asks for TLS first, as that of PostgreSQL does."""

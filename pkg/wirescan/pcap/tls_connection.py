@@ -10,7 +10,7 @@ In TLS 1.3 the last byte of a record of type 23 that is not zero is its real typ
 its key after its Finished, and after each KeyUpdate.
 
 A side may send plain bytes of another protocol first, up to its hello at the start of a packet, as
-a server of NATS does. If a client does so, its hello must be answered by one of the server.
+a server of NATS does. A hello behind plain bytes counts only if the other side has one too.
 Otherwise all bytes are plain.
 
 Format: RFC 5246, RFC 8446.
@@ -122,8 +122,6 @@ class TlsSide:
         self.plain.position = position
         if is_tls:
             self.begin = 0
-        elif self.number == CLIENT and self.begin is None:
-            self.begin = NEVER
 
     @property
     def is_plain(self) -> bool:
@@ -200,9 +198,9 @@ class TlsConnection:
 
     @property
     def _is_tentative(self) -> bool:
-        """Whether the hello of a client behind plain bytes waits for that of the server."""
-        client, server = self.sides
-        return not client.is_plain and client.begin != 0 and server.begin is None
+        """Whether a hello behind plain bytes waits for that of the other side."""
+        begins = [side.begin for side in self.sides]
+        return None in begins and any(begin not in (None, 0, NEVER) for begin in begins)
 
     def read(self, view: memoryview, spans: tuple[list[Span], list[Span]], *, more: bool) -> None:
         """Read the next bytes of both sides, and set `at` of their spans.
@@ -323,7 +321,8 @@ class TlsConnection:
         span.at = stop
 
     def _find_begin(self, view: memoryview, side: TlsSide, span: Span) -> None:
-        """Find the hello of a server at the start of a packet."""
+        """Find the hello of a side at the start of a packet."""
+        hello = CLIENT_HELLO if side.number == CLIENT else SERVER_HELLO
         starts = span.segments["start"]
         first, last = np.searchsorted(starts, [span.at, span.stop])
         for start in starts[first:last].tolist():
@@ -331,16 +330,15 @@ class TlsConnection:
             if position >= PLAIN_SIZE:
                 self._refute()
                 return
-            if begins_handshake(view, start, span.stop, SERVER_HELLO):
+            if begins_handshake(view, start, span.stop, hello):
                 side.begin = position
                 return
 
     def _refute(self) -> None:
-        """Read all as plain: the server has no hello, so a late one of the client is none."""
-        client, server = self.sides
-        server.begin = NEVER
-        if client.begin != 0:
-            client.begin = NEVER
+        """Read all as plain: a side has no hello, so a late one of the other side is none."""
+        for side in self.sides:
+            if side.begin != 0:
+                side.begin = NEVER
 
     def _read_next(self, view: memoryview, side: TlsSide, span: Span, length: int) -> bool:
         """Read one record, or its header if nothing else is needed.

@@ -19,6 +19,7 @@ from typing import Any
 import numpy as np
 
 from wirescan.frames.table import FrameTable, iter_groups
+from wirescan.pcap.constants import Direction
 from wirescan.pcap.tls_constants import (
     ALERT,
     CHANGE_CIPHER_SPEC,
@@ -61,9 +62,10 @@ def find_client_hellos(streams: FrameTable) -> np.ndarray:
 def find_late_hellos(
     streams: FrameTable, segments: np.ndarray, chosen: np.ndarray
 ) -> dict[int, int]:
-    """Find the first ClientHello behind other bytes in each stream: row -> position in the stream.
+    """Find the first hello behind other bytes in each stream: row -> position in the stream.
 
-    A hello begins at the start of a packet, in the first PLAIN_SIZE bytes of a stream.
+    A hello begins at the start of a packet, in the first PLAIN_SIZE bytes of a stream. It is that
+    of the side that sent the stream.
 
     streams: a table of pcap.streams with one buffer of bytes. segments: its packets, dtype SEGMENT.
     chosen: rows without a fault, ascending.
@@ -81,14 +83,18 @@ def find_late_hellos(
     is_hello = (inside >= 0) & (positions > 0) & (positions < PLAIN_SIZE)
     is_hello &= inside + HELLO_SIZE <= rows["size"][owners]
     view = np.frombuffer(streams.buffers[0], np.uint8)
-    for place, value in ((0, HANDSHAKE), (1, MAJOR), (HEADER_SIZE, CLIENT_HELLO)):
+    expected = np.where(rows["kind"] == Direction.TO_SERVER, CLIENT_HELLO, SERVER_HELLO)
+    for place, value in ((0, HANDSHAKE), (1, MAJOR), (HEADER_SIZE, None)):
         found = np.flatnonzero(is_hello)
-        is_hello[found] = view[starts[found] + place] == value
+        wanted = expected[owners[found]] if value is None else value
+        is_hello[found] = view[starts[found] + place] == wanted
     found_at: dict[int, int] = {}
     for number in np.flatnonzero(is_hello).tolist():
         row = int(chosen[owners[number]])
+        start = int(starts[number])
+        hello = int(expected[owners[number]])
         if row not in found_at and begins_handshake(
-            streams.buffers[0], int(starts[number]), int(starts[number]) + HELLO_SIZE, CLIENT_HELLO
+            streams.buffers[0], start, start + HELLO_SIZE, hello
         ):
             found_at[row] = int(positions[number])
     return found_at

@@ -3,8 +3,8 @@
 `TlsFollower` finds the connections and follows their records. `DecryptingScanner` puts the
 decrypted bytes in the place of the encrypted ones, before frames are searched for.
 
-The first bytes of each side decide whether it is TLS, or a ClientHello at the start of a later
-packet. Other connections cost no Python.
+The first bytes of each side decide whether it is TLS, or hellos at the start of later packets of
+both sides. Other connections cost no Python.
 """
 
 from __future__ import annotations
@@ -119,7 +119,7 @@ class TlsFollower:
     def _add_connections(
         self, streams: FrameTable, connections: np.ndarray, own_verdicts: np.ndarray
     ) -> np.ndarray:
-        """Add the connections that are TLS, and those whose client sends a hello behind others.
+        """Add the connections that are TLS, and those with a hello behind other bytes.
 
         own_verdicts: those by the first bytes of each side. Returns those by both sides.
         """
@@ -130,14 +130,18 @@ class TlsFollower:
                 self._add_connection(number)
                 is_new = True
         rows = streams.rows
-        is_plain = (verdicts == OTHER_SIDE) & (rows["kind"] == Direction.TO_SERVER) & ~streams.bad
+        is_plain = (verdicts == OTHER_SIDE) & ~streams.bad
         segments = read_segments(streams)
         late = find_late_hellos(streams, segments, np.flatnonzero(is_plain))
         for row, position in late.items():
             number = int(connections[row])
-            if number not in self.connections:
-                self._add_connection(number).sides[CLIENT].begin = position
+            connection = self.connections.get(number)
+            if connection is None:
+                connection = self._add_connection(number)
                 is_new = True
+            side = connection.sides[int(rows["kind"][row] == Direction.TO_CLIENT)]
+            if side.begin is None:
+                side.begin = position
         return self._apply_known(connections, own_verdicts) if is_new else verdicts
 
     def _add_connection(self, number: int) -> TlsConnection:
