@@ -70,8 +70,7 @@ def tls(
 
     A connection is TLS if a side begins with a hello, or with a whole record and the header of
     another one. Then the capture may begin after the handshake. A connection is also TLS if both
-    sides send a hello at the start of a packet behind other bytes, at most 64 KiB. The side of a
-    client may also begin with the hello.
+    sides send a hello at the start of a packet, behind at most 64 KiB of other bytes.
 
     Columns: `kind` is a `Decryption`. `version` and `cipher_suite` are what the server chose, 0 if
     the capture does not have its hello. `data_to_server` and `data_to_client` are the sums of the
