@@ -12,7 +12,7 @@ from libc.stdint cimport int32_t, int64_t, uint8_t, uint16_t, uint32_t, uint64_t
 from libc.string cimport memset
 from wirescan.core.fault cimport (
     BAD_COUNT, BAD_LENGTH, FILLER, Fault, LIMIT, NOT_A_FRAME, OK, SHORT, TRUNCATED, ZEROS)
-from wirescan.core.reader cimport Reader, prefetch
+from wirescan.core.reader cimport Reader, prefetch, prefetch_near
 from wirescan.core.rows cimport RowBlock, Rows, begin_row, grow_rows
 
 cdef extern from "bits.h":
@@ -34,6 +34,9 @@ cdef struct Head:
 cpdef enum:
     ANY = -1
     SOME = -2
+
+cdef enum:
+    PREFETCH_PARENTS = 8    # rows between the one that is opened and the one that is prefetched
 
 cdef enum:
     BUDGET_BUCKETS = 65     # one for each number of bits that a size can have
@@ -288,6 +291,15 @@ cdef inline const uint8_t* locate_frame(const Head* head, const Readable* buffer
             or head.size > buffer.end - buffer.at - head.start):
         return NULL
     return buffer.at + head.start
+
+
+cdef inline void prefetch_frame(const Head* head, const Readable* buffers,
+                                size_t count) noexcept nogil:
+    # Prefetch the first bytes of a row's frame.
+    cdef const uint8_t* frame = locate_frame(head, buffers, count)
+    if frame is not NULL:
+        prefetch_near(frame)
+        prefetch_near(frame + 64)
 
 
 cdef inline bint is_inside(const Head* head, uint32_t at, int32_t size) noexcept nogil:
@@ -647,6 +659,9 @@ cdef inline Fault add_each(Parents* parents, Rows* rows, AddRows add) noexcept n
     cdef const uint8_t* frame
     cdef Fault fault = OK
     while parents.opened < all.count:
+        if parents.opened + PREFETCH_PARENTS < all.count:
+            prefetch_frame(<const Head*>(<const char*>row + PREFETCH_PARENTS * all.stride),
+                           all.buffers, all.buffer_count)
         frame = locate_frame(row, all.buffers, all.buffer_count)
         if frame is NULL:
             return BAD_LENGTH

@@ -25,7 +25,8 @@ import numpy as np
 from libc.stdlib cimport free, qsort
 from libc.string cimport memcpy
 from wirescan.core cimport (
-    LOST, OK, Head, Readable, int32_t, int64_t, uint8_t, uint32_t, uint64_t)
+    LOST, OK, Head, Readable, int32_t, int64_t, prefetch_near, uint8_t, uint32_t,
+    uint64_t)
 from wirescan.core.loop import flat, lie_inside
 from wirescan.core.rows cimport Block
 from wirescan.core.rows import addresses
@@ -64,6 +65,9 @@ cdef enum:
     WINDOW = 1 << 30            # the largest window of TCP: a later byte is no byte of the stream
     PATIENCE_PACKETS = 64       # of the connection, for which acknowledged bytes may come later
     PATIENCE = 1000000000       # ns, the same
+    CACHE_LINE = 64
+    PREFETCH_BYTES = 2048       # of a packet, at most
+    PREFETCH_PACKETS = 8        # packets between the one that is followed and the prefetched one
 
 
 cdef class Assembler:
@@ -176,6 +180,10 @@ cdef class Assembler:
         packet = <const Packet*>&view[0]
         with nogil:
             for i in range(n):
+                if i + PREFETCH_PACKETS < n:
+                    # The addresses are in these bytes.
+                    prefetch_near(readable[packet[i + PREFETCH_PACKETS].head.buffer].at
+                                  + packet[i + PREFETCH_PACKETS].head.start + 32)
                 self.packets += 1
                 self.nodes.allowed_steps += STEPS_PER_PACKET
                 self.time = max(self.time, packet[i].time)
@@ -481,6 +489,8 @@ cdef class Assembler:
         cdef Stream* out = NULL
         while i != NONE:
             node = &self.nodes.at[i]
+            if node.next != NONE:
+                prefetch_bytes(self.nodes.at[node.next].data, self.nodes.at[node.next].size)
             if node.position > expected:
                 out = &rows[row[0]]
                 row[0] += 1
@@ -638,6 +648,14 @@ cdef class Assembler:
         if not (push(&self.touched, 2 * self.connections.at[place].number + source)
                 and push(&self.touched, 2 * place + source)):
             self.out_of_memory = True
+
+
+cdef inline void prefetch_bytes(const uint8_t* at, uint32_t size) noexcept nogil:
+    # Prefetch the bytes of a packet, of which the first ones count most.
+    cdef const uint8_t* end = at + min(size, <uint32_t>PREFETCH_BYTES)
+    while at < end:
+        prefetch_near(at)
+        at += CACHE_LINE
 
 
 cdef inline bint has_places(const Packet* packet) noexcept nogil:

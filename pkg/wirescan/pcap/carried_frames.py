@@ -47,6 +47,12 @@ def _list_meanings() -> dict[str, str]:
     return {name: MEANINGS[name] for name in CAPTURE_COLUMNS if name in MEANINGS}
 
 
+def _is_sorted(rows: np.ndarray) -> bool:
+    """Return whether rows are in the order of their streams, and of their bytes there."""
+    steps = np.diff(rows["parent"])
+    return bool(((steps > 0) | (steps == 0) & (np.diff(rows["start"]) >= 0)).all())
+
+
 class CarriedScanner:
     """Finds what messages carry in tables of pcap.streams, one after another.
 
@@ -71,9 +77,10 @@ class CarriedScanner:
             make_bad_rows(table, np.flatnonzero(table.bad), rows.dtype)
             for table in (asked, answers)
         ]
-        rows = np.concatenate([rows, *bad])
+        rows = np.concatenate([rows, *(table for table in bad if len(table))])
         # Both tables are in the bytes of the streams, which are the first buffers of the answers.
-        rows = rows[np.lexsort((rows["start"], rows["parent"]))]
+        if not _is_sorted(rows):
+            rows = rows[np.lexsort((rows["start"], rows["parent"]))]
         table = FrameTable(
             answers.buffers, rows, (), format_of(self._carried.name), streams, errors="mark"
         )
