@@ -6,8 +6,7 @@ from wirescan.core.fault cimport (
     NESTED, NOT_A_FRAME, OK, SHORT, TOO_LARGE, TRUNCATED, ZEROS)
 from wirescan.core.reader cimport (
     Gaps, Reader, TOPS, VarintLayout, be16, be32, be64, enter, extract, gaps, join_groups, learn,
-    left, le16, le32, le64, lowest, matches, pack_pair, prefetch, prefetch_near, sized, store_word, take,
-    unknown,
+    left, le16, le32, le64, lowest, matches, pack_pair, prefetch, sized, store_word, take, unknown,
     unzigzag, varint32, varint64, zigzag32, zigzag64)
 from wirescan.core.checksum cimport crc32_of, crc32c_of
 from wirescan.core.loop cimport (

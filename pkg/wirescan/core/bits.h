@@ -177,18 +177,9 @@ static inline void store_fence(void) {
 }
 
 /* Prefetch bytes that will be read soon. A prefetch does not fault, so the address may be outside
- * the buffer. */
+ * the buffer. It goes to the first-level cache: some processors of AMD drop most prefetches that go
+ * only to the second. */
 static inline void prefetch(const uint8_t* address) {
-#if defined(__GNUC__)
-    __builtin_prefetch(address, 0, 2);
-#else
-    (void)address;
-#endif
-}
-
-/* The same, to the first-level cache: for bytes that will be read within a few hundred ns. Some
- * processors of AMD drop most prefetches to the second-level cache. */
-static inline void prefetch_near(const uint8_t* address) {
 #if defined(__GNUC__)
     __builtin_prefetch(address, 0, 3);
 #else

@@ -12,7 +12,7 @@ from libc.stdint cimport int32_t, int64_t, uint8_t, uint16_t, uint32_t, uint64_t
 from libc.string cimport memset
 from wirescan.core.fault cimport (
     BAD_COUNT, BAD_LENGTH, FILLER, Fault, LIMIT, NOT_A_FRAME, OK, SHORT, TRUNCATED, ZEROS)
-from wirescan.core.reader cimport Reader, prefetch, prefetch_near
+from wirescan.core.reader cimport Reader, prefetch
 from wirescan.core.rows cimport RowBlock, Rows, begin_row, grow_rows
 
 cdef extern from "bits.h":
@@ -298,8 +298,8 @@ cdef inline void prefetch_frame(const Head* head, const Readable* buffers,
     # Prefetch the first bytes of a row's frame.
     cdef const uint8_t* frame = locate_frame(head, buffers, count)
     if frame is not NULL:
-        prefetch_near(frame)
-        prefetch_near(frame + 64)
+        prefetch(frame)
+        prefetch(frame + 64)
 
 
 cdef inline bint is_inside(const Head* head, uint32_t at, int32_t size) noexcept nogil:

@@ -32,7 +32,6 @@ cdef extern from "bits.h":
     void store_fence() noexcept nogil
     # The address may be outside the buffer: a prefetch does not fault.
     void prefetch(const uint8_t* address) noexcept nogil
-    void prefetch_near(const uint8_t* address) noexcept nogil
 
 cdef extern from *:
     """

@@ -11,6 +11,7 @@ import numpy as np
 
 from wirescan.core.fault import Fault
 from wirescan.core.loop import HEAD
+from wirescan.core.row_arrays import copy_rows, join_rows, select_rows
 from wirescan.core.table_fields import TableFields
 from wirescan.frames.columns import (
     PLACES,
@@ -199,7 +200,7 @@ class FrameTable(TableFields):
             return self._select(names)
         if isinstance(key, (int, np.integer)):
             return Row(self, range(len(self))[key])
-        return replace(self, rows=_freeze(_select_rows(self.rows, key)))
+        return replace(self, rows=_freeze(select_rows(self.rows, key)))
 
     def __array__(self, dtype: Any = None, *, copy: bool | None = None) -> np.ndarray:
         """Raise TypeError.
@@ -473,7 +474,7 @@ class FrameTable(TableFields):
         ]
         return _restore, (
             buffers,
-            self.rows.copy(),
+            copy_rows(self.rows),
             self.stops,
             self.format,
             self.outer,
@@ -532,7 +533,7 @@ def join(tables: Sequence[FrameTable]) -> FrameTable:
         return tables[0]
     if len({table.dtype for table in tables}) != 1:
         raise ValueError("only tables of one format can be joined")
-    rows = np.concatenate([table.rows for table in tables])
+    rows = join_rows([table.rows for table in tables])
     buffers: list[memoryview] = []
     stops: list[Stop] = []
     outers: list[FrameTable] = []
@@ -585,7 +586,7 @@ def renumber_enclosing(result: FrameTable, table: FrameTable) -> FrameTable:
     """
     if len(result) == len(table):
         return result
-    rows = result.rows.copy()
+    rows = copy_rows(result.rows)
     numbers = np.where(table.bad, -1, np.cumsum(~table.bad) - 1)
     rows["enclosing"] = np.where(rows["enclosing"] < 0, -1, numbers[rows["enclosing"]])
     return replace(result, rows=_freeze(rows))
@@ -657,15 +658,6 @@ def _import_to_arrow() -> Any:
         from wirescan.frames import to_arrow
 
     return to_arrow
-
-
-def _select_rows(rows: np.ndarray, key: Any) -> np.ndarray:
-    """Return some rows of an array."""
-    if isinstance(key, slice):
-        return rows[key]
-    # numpy copies rows without fields several times as fast as rows with fields.
-    selected: np.ndarray = rows.view(np.dtype((np.void, rows.itemsize)))[key]
-    return selected.view(rows.dtype)
 
 
 def _freeze(rows: np.ndarray) -> np.ndarray:

@@ -25,7 +25,7 @@ import numpy as np
 from libc.stdlib cimport free, qsort
 from libc.string cimport memcpy
 from wirescan.core cimport (
-    LOST, OK, Head, Readable, int32_t, int64_t, prefetch_near, uint8_t, uint32_t,
+    LOST, OK, Head, Readable, int32_t, int64_t, prefetch, uint8_t, uint32_t,
     uint64_t)
 from wirescan.core.loop import flat, lie_inside
 from wirescan.core.rows cimport Block
@@ -182,8 +182,8 @@ cdef class Assembler:
             for i in range(n):
                 if i + PREFETCH_PACKETS < n:
                     # The addresses are in these bytes.
-                    prefetch_near(readable[packet[i + PREFETCH_PACKETS].head.buffer].at
-                                  + packet[i + PREFETCH_PACKETS].head.start + 32)
+                    prefetch(readable[packet[i + PREFETCH_PACKETS].head.buffer].at
+                             + packet[i + PREFETCH_PACKETS].head.start + 32)
                 self.packets += 1
                 self.nodes.allowed_steps += STEPS_PER_PACKET
                 self.time = max(self.time, packet[i].time)
@@ -654,7 +654,7 @@ cdef inline void prefetch_bytes(const uint8_t* at, uint32_t size) noexcept nogil
     # Prefetch the bytes of a packet, of which the first ones count most.
     cdef const uint8_t* end = at + min(size, <uint32_t>PREFETCH_BYTES)
     while at < end:
-        prefetch_near(at)
+        prefetch(at)
         at += CACHE_LINE
 
 

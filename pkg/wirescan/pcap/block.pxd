@@ -3,7 +3,7 @@ from libc.stdlib cimport realloc
 from libc.string cimport memset
 from wirescan.core cimport (
     BAD_FIELD, BAD_LENGTH, Context, Fault, NOT_A_FRAME, OK, Reader, SHORT, SearchBudget, TRUNCATED,
-    UNDECIDED, be16, be32, int32_t, int64_t, le16, le32, left, prefetch_near,
+    UNDECIDED, be16, be32, int32_t, int64_t, le16, le32, left, prefetch,
     uint16_t, uint32_t, uint64_t, uint8_t)
 from wirescan.pcap.rows cimport (
     Block, CUSTOM, FILE, INTERFACE, NAMES, OTHER_BLOCK, PACKET, SECRETS, SECTION, STATISTICS)
@@ -133,7 +133,7 @@ cdef inline void prefetch_after(const uint8_t* at, uint32_t size) noexcept nogil
     cdef const uint8_t* line = at + PREFETCH_DISTANCE
     cdef const uint8_t* end = line + min(size, <uint32_t>PREFETCH_DISTANCE)
     while line < end:
-        prefetch_near(line)
+        prefetch(line)
         line += CACHE_LINE
 
 

@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 
 from wirescan.core.loop import HEAD
+from wirescan.core.row_arrays import join_rows, select_rows
 from wirescan.frames.columns import Column, ComputedColumn
 from wirescan.frames.exchange import NO_RESPONSE, ExchangeFormat, PairedFrames, SentFrames
 from wirescan.frames.format import Display, Format
@@ -137,7 +138,7 @@ class ExchangeScanner:
         assert streams.outer is not None
         flows = streams.outer if self._flows is None else join([self._flows, streams.outer])
         flow_count = len(flows) - len(streams.outer)
-        sent = np.concatenate([self._waiting_sent, read_sent(frames, flow_count)])
+        sent = join_rows([self._waiting_sent, read_sent(frames, flow_count)])
         is_new = np.arange(len(sent)) >= len(self._waiting)
         table = join([self._waiting, replace(frames, outer=None)])
         asked = make_sent_frames(table, sent, is_new)
@@ -164,9 +165,9 @@ class ExchangeScanner:
             bad_answers = _make_bad_rows(answers, answers_sent, rows.dtype)
             bad_answers["buffer"] += len(buffers)
             buffers = (*buffers, *answers.table.buffers)
-            bad = np.concatenate([bad, bad_answers])
+            bad = join_rows([bad, bad_answers])
         order = np.argsort(sent["packet"][pairs.requests], kind="stable")
-        rows = np.concatenate([rows[order[~waits[order]]], bad])
+        rows = join_rows([select_rows(rows, order[~waits[order]]), bad])
         return FrameTable(buffers, rows, (), format_of(self._exchange.name), flows), done
 
     def forget(self, connections: np.ndarray) -> None:
@@ -207,7 +208,7 @@ class ExchangeScanner:
         frames = [pairs.requests, *pairs.further_frames]
         kept = np.unique(np.concatenate([rows[waiting] for rows in frames]))
         self._waiting = copy_frames(asked.table, kept, sizes[kept])
-        self._waiting_sent = sent[kept]
+        self._waiting_sent = select_rows(sent, kept)
         flow_rows, numbers = np.unique(sent["flow"][kept], return_inverse=True)
         self._flows = copy_flows(flows, flow_rows)
         self._waiting_sent["flow"] = numbers
@@ -220,13 +221,15 @@ def _fill_rows(
     rows = np.zeros(len(pairs.rows), dtype)
     for name in pairs.rows.dtype.names or ():
         rows[name] = pairs.rows[name]
-    requests = sent[pairs.requests]
-    last = sent[pairs.further_frames[-1]] if pairs.further_frames else requests
+    requests = select_rows(sent, pairs.requests)
+    last = requests
+    if pairs.further_frames:
+        last = select_rows(sent, pairs.further_frames[-1])
     _fill_requests(rows, requests)
     rows["request_end"] = last["time_end"]
     rows["request_size"] = last["position"] + last["size"] - requests["position"]
     answered = np.flatnonzero(pairs.responses != NO_RESPONSE)
-    responses = answers_sent[pairs.responses[answered]]
+    responses = select_rows(answers_sent, pairs.responses[answered])
     rows["response_time"][answered] = responses["time"]
     rows["time_end"][answered] = responses["time_end"]
     rows["response_size"][answered] = responses["size"]

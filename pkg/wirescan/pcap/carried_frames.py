@@ -11,6 +11,7 @@ from functools import partial
 import numpy as np
 
 from wirescan.core.loop import HEAD
+from wirescan.core.row_arrays import join_rows, select_rows
 from wirescan.frames.conversation import CarriedFormat
 from wirescan.frames.format import Display, Format
 from wirescan.frames.limits import Limits
@@ -77,10 +78,10 @@ class CarriedScanner:
             make_bad_rows(table, np.flatnonzero(table.bad), rows.dtype)
             for table in (asked, answers)
         ]
-        rows = np.concatenate([rows, *(table for table in bad if len(table))])
+        rows = join_rows([rows, *bad])
         # Both tables are in the bytes of the streams, which are the first buffers of the answers.
         if not _is_sorted(rows):
-            rows = rows[np.lexsort((rows["start"], rows["parent"]))]
+            rows = select_rows(rows, np.lexsort((rows["start"], rows["parent"])))
         table = FrameTable(
             answers.buffers, rows, (), format_of(self._carried.name), streams, errors="mark"
         )

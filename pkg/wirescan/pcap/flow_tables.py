@@ -8,6 +8,7 @@ from typing import Any, Protocol
 import numpy as np
 
 from wirescan.core.fault import Fault
+from wirescan.core.row_arrays import copy_rows, select_rows
 from wirescan.files.source import view_of
 from wirescan.frames.errors import enforce_mode
 from wirescan.frames.registry import format_of
@@ -55,7 +56,7 @@ def make_streams(
 def copy_flows(flows: FrameTable, chosen: np.ndarray) -> FrameTable:
     """Return a table of some rows of pcap.flows, with their addresses only."""
     ends = b"".join(bytes(flows.frame(row)) for row in chosen.tolist())
-    rows = flows.rows[chosen]
+    rows = select_rows(flows.rows, chosen)
     rows["buffer"] = 0
     rows["start"] = np.cumsum([0, *rows["size"]])[:-1]
     endpoints = np.frombuffer(ends, np.uint8)
@@ -112,7 +113,7 @@ def complete_streams(streams: FrameTable) -> FrameTable:
     senders = streams["parent"].astype(np.int64) * 2 + (streams["kind"] == Direction.TO_CLIENT)
     if len(streams.buffers) == 2 and not len(_find_gaps(streams.rows, senders)[0]):
         return streams
-    rows = streams.rows.copy()
+    rows = copy_rows(streams.rows)
     parts, segment_parts = [], []
     at = 0
     count = 0

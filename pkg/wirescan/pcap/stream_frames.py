@@ -14,6 +14,7 @@ import numpy as np
 
 from wirescan.core.fault import Fault
 from wirescan.core.loop import HEAD
+from wirescan.core.row_arrays import join_rows, select_rows
 from wirescan.files.source import view_of
 from wirescan.frames.conversation import Conversation
 from wirescan.frames.errors import NEAR, FrameError, enforce_mode, resolve_mode
@@ -123,7 +124,7 @@ class StreamScanner:
         if more and self._asked is None:
             self._known.keep(self._numbers, self._verdicts)
         is_read = is_chosen & (verdicts == ACCEPTED)
-        rows = rows[is_read[rows["parent"]]]
+        rows = select_rows(rows, is_read[rows["parent"]])
         waits = is_chosen & is_small & (verdicts == UNDECIDED)
         done = np.where(waits, 0, sizes)
         if more:
@@ -256,8 +257,10 @@ class StreamScanner:
         bad["size"][: len(cut)] = left[cut]
         bad["fault"][: len(cut)] = Fault.SHORT
         bad["fault"][len(cut) :] = streams.rows["fault"][lost]
-        rows = np.concatenate([rows, bad]) if len(bad) else rows
-        return rows[np.argsort(rows["parent"], kind="stable")] if len(bad) else rows
+        if not len(bad):
+            return rows
+        rows = join_rows([rows, bad])
+        return select_rows(rows, np.argsort(rows["parent"], kind="stable"))
 
 
 class AnswerScanner:
@@ -298,7 +301,7 @@ class AnswerScanner:
             buffers = (*answers.buffers, view_of(np.zeros(0, np.uint8)))
             return new, replace(answers, buffers=buffers), done
         waiting, waiting_sent = self._waiting.take()
-        sent = np.concatenate([waiting_sent, read_sent(new, 0)])
+        sent = join_rows([waiting_sent, read_sent(new, 0)])
         is_new = np.arange(len(sent)) >= len(waiting)
         table = join([waiting, replace(new, outer=None, format=self._asked_format)])
         answered = make_sent_frames(answers, read_sent(answers, 0), np.ones(len(answers), bool))
@@ -331,8 +334,10 @@ class AnswerScanner:
         sizes = self._measure_waiting(asked)
         is_kept = (np.arange(len(asked)) > last[places]) & ~asked.bad & (sizes >= 0)
         kept = np.flatnonzero(is_kept)
-        frames = replace(asked, rows=asked.rows[kept], outer=None, format=self._asked_format)
-        self._waiting.add(frames, sent[kept], sizes[kept])
+        frames = replace(
+            asked, rows=select_rows(asked.rows, kept), outer=None, format=self._asked_format
+        )
+        self._waiting.add(frames, select_rows(sent, kept), sizes[kept])
 
 
 def _measure_frames(asked: FrameTable) -> np.ndarray:

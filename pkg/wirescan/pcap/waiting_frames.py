@@ -8,6 +8,7 @@ import numpy as np
 
 from wirescan.core.gather import Places
 from wirescan.core.loop import HEAD
+from wirescan.core.row_arrays import join_rows, select_rows
 from wirescan.files.source import view_of
 from wirescan.frames.table import FrameTable, join
 from wirescan.pcap.sent_frames import SENT
@@ -49,7 +50,7 @@ class WaitingFrames:
 
     def take(self) -> tuple[FrameTable, np.ndarray]:
         """Return all frames and their array of dtype SENT, oldest first, and forget them."""
-        taken = join(self._tables), np.concatenate(self._sent)
+        taken = join(self._tables), join_rows(self._sent)
         self._tables = [replace(self._tables[0], rows=self._tables[0].rows[:0], buffers=())]
         self._sent = [self._sent[0][:0]]
         return taken
@@ -59,8 +60,8 @@ class WaitingFrames:
         for number, sent in enumerate(self._sent):
             is_kept = ~np.isin(sent["connection"], connections)
             table = self._tables[number]
-            self._tables[number] = replace(table, rows=table.rows[is_kept])
-            self._sent[number] = sent[is_kept]
+            self._tables[number] = replace(table, rows=select_rows(table.rows, is_kept))
+            self._sent[number] = select_rows(sent, is_kept)
 
     def _add_newest(self) -> None:
         """Keep only the newest frames within the limits."""
@@ -68,7 +69,7 @@ class WaitingFrames:
         sizes = table.rows["size"].astype(np.int64)
         kept = np.flatnonzero(choose_newest(sent["connection"], np.arange(len(sent)), sizes))
         self._tables.append(copy_frames(table, kept, sizes[kept]))
-        self._sent.append(sent[kept])
+        self._sent.append(select_rows(sent, kept))
 
 
 def choose_newest(connections: np.ndarray, ages: np.ndarray, sizes: np.ndarray) -> np.ndarray:
@@ -97,7 +98,7 @@ def copy_frames(table: FrameTable, chosen: np.ndarray, sizes: np.ndarray) -> Fra
 
     Raises ValueError for a row that points outside its buffer.
     """
-    rows = table.rows[chosen]
+    rows = select_rows(table.rows, chosen)
     rows["size"] = np.minimum(sizes, rows["size"])
     frames = np.zeros(len(rows), FRAME)
     for name in ("start", "size", "buffer"):

@@ -17,6 +17,7 @@ from pyspark.sql.types import BinaryType, StructType
 
 from wirescan.core.fault import Fault
 from wirescan.core.loop import HEAD
+from wirescan.core.row_arrays import copy_rows
 from wirescan.export.table_parts import count_gathered_bytes, split_rows
 from wirescan.files.source import view_of
 from wirescan.frames import to_arrow
@@ -276,7 +277,7 @@ def _scan_streams(
         at = int(ends[-1])
         raise FrameError(Fault.LIMIT, at, len(rows), data[at : at + NEAR])
     parts = rows["parent"].astype(np.int64)
-    rows = rows.copy()
+    rows = copy_rows(rows)
     rows["parent"] = -1
     is_cut = ends < stops
     if cut == "leave":

@@ -29,6 +29,7 @@ import numpy as np
 
 from wirescan.core.fault import Fault
 from wirescan.core.loop import HEAD
+from wirescan.core.row_arrays import copy_rows, select_rows
 from wirescan.files.boundaries import LengthPrefix, find_cuts_at_headers
 from wirescan.files.whole_source import scan_source
 from wirescan.frames.columns import Column
@@ -344,7 +345,7 @@ def _open_bodies(
     chosen, version = _select(messages, message)
     programs = compile_programs(message, message.level)
     is_unknown = (version < 0) | (version > message.versions[-1])
-    contexts = programs[np.where(is_unknown, len(programs) - 1, version)]
+    contexts = select_rows(programs, np.where(is_unknown, len(programs) - 1, version))
     contexts["is_whole"] = 1
     rows = messages.rows
     spans = np.zeros(len(chosen), HEAD)
@@ -431,7 +432,7 @@ def _open_structs(
             f"{format.name} is opened from a table of {format.within}, not of {outer.name}"
         )
     programs = compile_programs(message, level)
-    contexts = programs[np.minimum(rows["kind"], len(programs) - 1)]
+    contexts = select_rows(programs, np.minimum(rows["kind"], len(programs) - 1))
     is_lost = outer.bad & (rows[array + "_at"] == 0)  # the fault is before the array
     chosen = np.flatnonzero((rows[array + "_count"] > 0) | is_lost)
     is_lost = is_lost[chosen]
@@ -465,7 +466,7 @@ def _open(
     rows, bad, fault = open_structs(contexts, outer.buffers, spans, counts, format.dtype, limits)
     without_version = is_body & (rows["fault"] == Fault.BAD_VERSION) & (rows["size"] == 0)
     if hidden or without_version.any():
-        rows = rows.copy()
+        rows = copy_rows(rows)
         for name, column in format.columns.items():
             if column.unset:
                 rows[name][without_version] = column.unset

@@ -19,6 +19,7 @@ from wirescan.core cimport (
     int16_t, int32_t, int64_t, left, scan_frames, scan_spans, scan_buffer, sized, take, uint8_t,
     uint32_t, uint64_t, varint32)
 from wirescan.core.loop import addresses, flat, lie_inside
+from wirescan.core.row_arrays import copy_rows
 from wirescan.kafka.protocol import schema
 
 cdef enum:
@@ -180,7 +181,7 @@ cdef tuple clear_api(result):
     # Bytes that are no message have no API: set these columns of such rows to -1.
     rows, bad, fault, position = result
     if bad and (rows["fault"] >= BAD_LENGTH).any():
-        rows = rows.copy()
+        rows = copy_rows(rows)
         for name in {"request", "api_key", "api_version"}.intersection(rows.dtype.names):
             rows[name][rows["fault"] >= BAD_LENGTH] = -1
         rows.flags.writeable = False
@@ -283,7 +284,7 @@ def name_responses(responses, buffers, requests, numbers):
     or -1. The columns are request, api_key, api_version, tag_count and the head's kind and body.
     Raises ValueError if a row points outside its buffer.
     """
-    rows = responses.copy()
+    rows = copy_rows(responses)
     cdef Py_ssize_t i, n = len(rows), bad = 0
     cdef const int64_t[::1] number = numbers
     cdef const int16_t[::1] key = np.ascontiguousarray(requests["api_key"])

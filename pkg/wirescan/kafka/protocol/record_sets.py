@@ -7,6 +7,7 @@ from dataclasses import replace
 import numpy as np
 
 from wirescan.core.loop import HEAD
+from wirescan.core.row_arrays import join_rows
 from wirescan.frames.limits import Limits
 from wirescan.frames.table import FrameTable
 from wirescan.kafka.protocol.schema import get_api_key
@@ -36,7 +37,7 @@ def find_record_sets(requests: FrameTable, responses: FrameTable, *, limits: Lim
     responses = replace(responses, format=replace(responses.format, requests=None))
     produced = _open(requests, ("produce_request", "topic_data", "partition_data"), limits)
     fetched = _open(responses, ("fetch_response", "responses", "partitions"), limits)
-    return np.concatenate(
+    return join_rows(
         [
             _make_rows("Produce", produced, "name", "index"),
             _make_rows("Fetch", fetched, "topic", "partition_index"),
@@ -73,7 +74,7 @@ def _make_rows(api: str, tables: list[FrameTable], topic: str, partition: str) -
     reported = message_rows[rows["fault"] != 0]
     bad_rows = _make_bad_rows(messages, bodies, topics, reported)
     bad_rows["api_key"] = get_api_key(api)
-    return np.concatenate([rows, bad_rows])
+    return join_rows([rows, bad_rows]) if len(bad_rows) else rows
 
 
 def _make_bad_rows(

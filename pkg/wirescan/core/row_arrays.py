@@ -1,0 +1,38 @@
+"""Whole rows of structured arrays: selected, copied and joined as bytes.
+
+numpy copies a row field by field, which takes ten times as long.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+
+def select_rows(rows: np.ndarray, key: Any) -> np.ndarray:
+    """Return some rows of an array: a copy, or a view for a slice.
+
+    key: a slice, or an array of bool or of row numbers. Raises IndexError as numpy does.
+    """
+    if isinstance(key, slice):
+        return rows[key]
+    selected: np.ndarray = view_bytes(rows)[key]
+    return selected.view(rows.dtype)
+
+
+def copy_rows(rows: np.ndarray) -> np.ndarray:
+    """Return a writable copy of an array."""
+    return view_bytes(rows).copy().view(rows.dtype)
+
+
+def join_rows(arrays: Sequence[np.ndarray]) -> np.ndarray:
+    """Return the rows of arrays of one dtype, one after another. Raises ValueError for none."""
+    joined = np.concatenate([view_bytes(rows) for rows in arrays])
+    return joined.view(arrays[0].dtype)
+
+
+def view_bytes(rows: np.ndarray) -> np.ndarray:
+    """Return a view of an array whose elements are rows without fields."""
+    return rows.view(np.dtype((np.void, rows.dtype.itemsize)))

@@ -1,0 +1,49 @@
+"""Whole rows of structured arrays."""
+
+import numpy as np
+import pytest
+
+from wirescan.core.row_arrays import copy_rows, join_rows, select_rows
+
+DTYPE = np.dtype({"names": ["a", "b"], "formats": ["i8", "u1"], "itemsize": 24})
+ROWS = np.array([(1, 2), (3, 4), (5, 6)], DTYPE)
+KEYS = [
+    slice(1, None),
+    np.array([True, False, True]),
+    np.array([2, 0, 2, -1]),
+    np.zeros(0, np.int64),
+]
+
+
+@pytest.mark.parametrize("key", KEYS, ids=repr)
+@pytest.mark.parametrize("step", [1, -1])
+def test_selected_rows_are_those_of_numpy(key, step):
+    rows = ROWS[::step]
+    selected = select_rows(rows, key)
+    assert selected.dtype == DTYPE
+    assert selected.tolist() == rows[key].tolist()
+
+
+def test_a_row_that_does_not_exist_is_an_error():
+    with pytest.raises(IndexError, match="index 3 is out of bounds"):
+        select_rows(ROWS, np.array([3]))
+
+
+def test_a_copy_is_writable_and_apart():
+    rows = ROWS.copy()
+    rows.setflags(write=False)
+    copied = copy_rows(rows)
+    copied["a"] = 0
+    assert copied.tolist() == [(0, 2), (0, 4), (0, 6)]
+    assert rows.tolist() == ROWS.tolist()
+
+
+def test_joined_rows_are_one_after_another():
+    joined = join_rows([ROWS[:1], ROWS[:0], ROWS[::-1]])
+    assert joined.dtype == DTYPE
+    assert joined.tolist() == [(1, 2), (5, 6), (3, 4), (1, 2)]
+
+
+def test_no_arrays_cannot_be_joined():
+    with pytest.raises(ValueError, match="at least one"):
+        join_rows([])
