@@ -19,7 +19,25 @@ BUCKET = "bucket"
 LOGIN = ("wirescan", "secret")
 
 
-class ObjectStore(logging.Handler):
+class BucketFiles:
+    """Writes the objects of a bucket. files: pyarrow's file system of the store."""
+
+    files: fs.FileSystem
+
+    def put(self, name, data):
+        """Write an object, or replace it."""
+        path = f"{BUCKET}/{name}"
+        # By default pyarrow compresses an object whose name ends with .zst and the like.
+        with self.files.open_output_stream(path, compression=None) as file:
+            file.write(data)
+
+    def put_directory(self, directory, name):
+        """Write the files of a directory as objects. name: the prefix of their names."""
+        for path in sorted(directory.iterdir()):
+            self.put(f"{name}/{path.name}", path.read_bytes())
+
+
+class ObjectStore(logging.Handler, BucketFiles):
     """The server, with one bucket and a list of the logged requests."""
 
     def __init__(self):
@@ -54,16 +72,6 @@ class ObjectStore(logging.Handler):
     def __exit__(self, *raised):
         self._server.stop()
         self._logger.removeHandler(self)
-
-    def put(self, name, data):
-        """Write an object, or replace it."""
-        with self.files.open_output_stream(f"{BUCKET}/{name}") as file:
-            file.write(data)
-
-    def put_directory(self, directory, name):
-        """Write the files of a directory as objects. name: the prefix of their names."""
-        for path in sorted(directory.iterdir()):
-            self.put(f"{name}/{path.name}", path.read_bytes())
 
     def url(self, path, bucket=BUCKET, login=LOGIN):
         """Return the URL of a path, with the login and the server's address.

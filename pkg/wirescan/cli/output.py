@@ -15,6 +15,7 @@ from typing import IO, Any, BinaryIO
 
 import click
 
+from wirescan.files.object_store import URL, redact_url
 from wirescan.frames.escape import make_visible
 from wirescan.frames.value_text import escape_text
 
@@ -25,12 +26,17 @@ FILE_MODE = 0o666  # of a new file, before the umask is applied
 
 
 def name_path(path: str) -> str:
-    """Return a path; "-" becomes "(standard input)"."""
-    return "(standard input)" if path == "-" else path
+    """Return a path or URL for output; "-" becomes "(standard input)".
+
+    A URL is without its credentials and options.
+    """
+    if path == "-":
+        return "(standard input)"
+    return redact_url(path) if URL.match(path) else path
 
 
 def format_path(path: str) -> str:
-    """Return a path as safe text; "-" becomes "(standard input)"."""
+    """Return what `name_path` returns, as safe text."""
     return escape_text(name_path(path))
 
 

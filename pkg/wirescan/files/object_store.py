@@ -1,7 +1,7 @@
 """Objects in stores, which `wirescan.files.source` reads for URLs.
 
 A URL is scheme://bucket/path?option=value. The schemes are those of pyarrow's file systems (s3, gs,
-abfs, hdfs). The path is percent-encoded, so that * ? [ in a name differ from the patterns of a
+abfs, hdfs) and az, which is another name of abfs. The path is percent-encoded, so that * ? [ in a name differ from the patterns of a
 glob. The options are pyarrow's, such as endpoint_override and region, and those of
 `wirescan.files.store_connection`. Each listed URL keeps them. Credentials belong in the
 environment.
@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import errno
 import glob
+import posixpath
 import re
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -19,6 +20,7 @@ from typing import Any
 from urllib.parse import quote, unquote
 
 from wirescan.files import store_connection
+from wirescan.files.store_connection import get_store_kind
 from wirescan.files.store_errors import convert_error, make_no_bucket_error
 from wirescan.files.store_errors import redact_url as redact_url
 
@@ -26,6 +28,7 @@ URL = re.compile(r"[a-z][a-z0-9+.-]+://", re.IGNORECASE)
 # The groups are root, path and options.
 PARTS = re.compile(r"(?is)([a-z][a-z0-9+.-]+://[^/?*\[]*)(/.*?)?/*(\?\w+=.*)?")
 MAGIC = re.compile(r"[*?\[]")
+KINDS_WITH_BUCKETS = ("s3", "abfs", "gs")
 ENCODED = re.compile(r"(?:%[0-9a-f]{2})+", re.IGNORECASE)
 
 
@@ -84,9 +87,12 @@ def open_ranges(url: str) -> Iterator[Callable[[int, int], memoryview]]:
         read_count += size > 0
         try:
             return memoryview(file.read_at(size, start) if size > 0 else b"")
-        except OSError as error:
+        except Exception as error:
+            fault = _find_store_error(error)
+            if fault is None:
+                raise
             check_unchanged()
-            raise convert_error(error, url) from None
+            raise convert_error(fault, url) from None
 
     with file:
         yield read
@@ -97,8 +103,10 @@ def open_ranges(url: str) -> Iterator[Callable[[int, int], memoryview]]:
 def write(url: str, data: bytes) -> None:
     """Write an object, and replace an object of the same name. Raises OSError."""
     file_system, name = open_file_system(url)
-    with name_url_in_errors(url), file_system.open_output_stream(name) as file:
-        file.write(data)
+    with name_url_in_errors(url):
+        # By default pyarrow compresses an object whose name ends with .gz and the like.
+        with file_system.open_output_stream(name, compression=None) as file:
+            file.write(data)
 
 
 def open_file_system(url: str) -> tuple[Any, str]:
@@ -108,7 +116,8 @@ def open_file_system(url: str) -> tuple[Any, str]:
     """
     root, path, options = split(url)
     file_system, name = _connect(root, options)
-    return file_system, name + unquote(path)
+    # Some URLs of Azure have the container in the path.
+    return file_system, name + unquote(path) if name else unquote(path).lstrip("/")
 
 
 @contextmanager
@@ -116,8 +125,21 @@ def name_url_in_errors(url: str) -> Iterator[None]:
     """Turn errors of a store into errors of a file system that name the URL."""
     try:
         yield
-    except OSError as error:
-        raise convert_error(error, url) from None
+    except Exception as error:
+        fault = _find_store_error(error)
+        if fault is None:
+            raise
+        raise convert_error(fault, url) from None
+
+
+def _find_store_error(error: Exception) -> OSError | None:
+    """Return the OSError for an error of pyarrow; None if no store is the reason of the error."""
+    if isinstance(error, OSError):
+        return error
+    from pyarrow import ArrowException
+
+    # pyarrow raises exactly this class if Azure's client finds no login.
+    return OSError(str(error)) if type(error) is ArrowException else None
 
 
 def list_objects(
@@ -159,8 +181,17 @@ def list_objects(
 
 def _check_bucket(file_system: Any, name: str, url: str) -> None:
     """Raise FileNotFoundError if the bucket of an object does not exist."""
-    bucket = name.partition("/")[0]
-    if "/" in name and url.lower().startswith("s3") and not _exists(file_system, bucket):
+    bucket, separator, _ = name.partition("/")
+    kind = get_store_kind(url)
+    if not separator or kind not in KINDS_WITH_BUCKETS:
+        return
+    try:
+        exists = _exists(file_system, bucket)
+    except OSError:
+        if kind == "s3":
+            raise
+        return  # Azure and Google Cloud allow to read objects without a permission for buckets
+    if not exists:
         raise make_no_bucket_error(url)
 
 
@@ -194,8 +225,13 @@ def _list_directory(
 
 def _match_glob(file_system: Any, folder: str, patterns: list[str]) -> Iterator[Any]:
     """Yield the matches of a glob in a folder, by one listing for each level and one for **."""
-    deep = patterns[0] == "**"
-    for info in _list(file_system, folder, recursive=deep):
+    # pyarrow lists no directories of Google Cloud: all objects are listed at once.
+    has_directories = file_system.type_name != "gcs"
+    deep = patterns[0] == "**" or not has_directories
+    infos = _list(file_system, folder, recursive=deep)
+    if not has_directories:
+        infos = [*infos, *_make_directories(infos, folder)]
+    for info in infos:
         if not _fits(
             _make_relative_path(folder, info).split("/"), patterns if deep else patterns[:1]
         ):
@@ -206,6 +242,21 @@ def _match_glob(file_system: Any, folder: str, patterns: list[str]) -> Iterator[
                 yield info
         elif not info.is_file:
             yield from _match_glob(file_system, info.path, patterns[1:])
+
+
+def _make_directories(infos: list[Any], folder: str) -> list[Any]:
+    """Return the directories in a folder that files are in, and that are not among `infos`."""
+    from pyarrow.fs import FileInfo, FileType
+
+    top = folder.rstrip("/")
+    paths = set()
+    for info in infos:
+        path = posixpath.dirname(info.path)
+        while len(path) > len(top) and path not in paths:
+            paths.add(path)
+            path = posixpath.dirname(path)
+    paths -= {info.path for info in infos}
+    return [FileInfo(path, FileType.Directory) for path in sorted(paths)]
 
 
 def _fits(names: list[str], patterns: list[str]) -> bool:

@@ -22,22 +22,30 @@ from wirescan.files.store_connection import SECRETS, get_store_kind
 REFUSED = re.compile(
     "INVALID_ACCESS_KEY|InvalidAccessKey|SIGNATURE_DOES_NOT|SignatureDoesNot|EXPIRED_TOKEN|"
     "ExpiredToken|INVALID_CLIENT_TOKEN|InvalidToken|UNRECOGNIZED_CLIENT|AuthenticationFailed|"
-    "HTTP status 401|Unauthenticated|UNAUTHENTICATED|invalid_client|AADSTS"
+    "HTTP status 401|Unauthenticated|UNAUTHENTICATED|invalid_client|AADSTS|"
+    "failed to authenticate"
 )
+# No login was found. Google's and Azure's clients ask servers of their own for one, so their errors
+# are those of a network.
+NO_LOGIN = re.compile("OAuth2 access token|AuthenticationException")
 DENIED = re.compile(
     "ACCESS_DENIED|AccessDenied|HTTP status 403|Permission|PERMISSION|Authorization"
 )
 NO_BUCKET = re.compile(r"NO_SUCH_BUCKET|NoSuchBucket|ContainerNotFound")
-MISSING = re.compile(r"NO_SUCH_|NOT_FOUND|HTTP status 404|NotFound")
+MISSING = re.compile(r"NO_SUCH_|NOT_FOUND|HTTP status 404|NotFound|No such file or directory")
 UNREACHABLE = re.compile(
     r"NETWORK_CONNECTION|curlCode: (?:6|7|28|35|60)\b|[Cc]ould ?n[o']t (?:connect|resolve)|"
     r"CURL error|Connection refused|UNAVAILABLE|Fail to get a new connection|"
     r"operation timed out"
 )
-CODE = re.compile(r"AWS Error ([A-Z_]+)|ErrorCode: (\w+)")
+CODE = re.compile(r"AWS Error ([A-Z_]+)|(?:ErrorCode: |Azure Error: \[)(\w+)")
 OPERATION = re.compile(r"during (\w+) operation")
 NOISE = re.compile(r"(?: \(Request ID: [^)]*\)| Detail: \[.*|\x1b\[\d+m|\s+)+")
 # Values of credentials that a message could quote: pairs in queries, and signatures.
+# What Google's client, Azure's and Amazon's say of the network.
+DETAIL = re.compile(
+    r"CURL error \[\d+\]=(.*?) error_info=|Azure Error: \[\] (.*)|.*(?:Details|curlCode): (.*)"
+)
 QUOTED = re.compile(r"(?i)((?:secret|token|signature|sig|password|key)\w*[=:]\s*)[^\s&,;)'\"]+")
 LONGEST_DETAIL = 200
 
@@ -58,8 +66,8 @@ STORES = {
     ),
     "abfs": _Store(
         "Azure",
-        "account_key of the URL, or fs.azure.account.key of Spark",
-        "the account in the URL",
+        "AZURE_STORAGE_ACCOUNT and AZURE_STORAGE_KEY, or fs.azure.account.key of Spark",
+        "the account in the URL, or its endpoint_override",
     ),
     "gs": _Store(
         "Google Cloud Storage",
@@ -91,6 +99,9 @@ def convert_error(error: OSError, url: str) -> OSError:
     kind = get_store_kind(url)
     store = STORES.get(kind, _Store(kind, "the credentials", "the URL"))
     request = _describe_request(text)
+    if NO_LOGIN.search(text) and not REFUSED.search(text):
+        reason = f"{store.name}: there are no valid credentials; set {store.login}"
+        return PermissionError(errno.EACCES, reason, shown)
     if UNREACHABLE.search(text):
         detail = _find_detail(text)
         return ConnectionError(
@@ -132,10 +143,8 @@ def _describe_request(text: str) -> str:
 
 def _find_detail(text: str) -> str:
     """Return what a network error says about the connection."""
-    for start in ("Details: ", "curlCode: "):
-        if start in text:
-            return _redact(text.rpartition(start)[2])
-    return _redact(text)
+    detail = DETAIL.search(text)
+    return _redact(detail[detail.lastindex or 0] if detail else text)
 
 
 def _redact(text: str) -> str:

@@ -11,7 +11,7 @@ import numpy as np
 
 from wirescan.cli.common import Failure, describe_error, find_end, is_empty
 from wirescan.cli.input import read_input
-from wirescan.cli.output import colour, dump_json, format_path
+from wirescan.cli.output import colour, dump_json, format_path, name_path
 from wirescan.cli.progress import Progress
 from wirescan.cli.support.log_offsets import (
     Gap,
@@ -181,7 +181,7 @@ class Report:
         before = self._before
         counts = {name: self._count[name] - before[name] for name in before if name != "files"}
         if self._json:
-            self._write({"kind": "file", "file": self._path, **counts})
+            self._write({"kind": "file", "file": name_path(self._path), **counts})
         elif self._gaps > SHOWN_GAPS:
             other_gaps = format_count(self._gaps - SHOWN_GAPS, "more gap")
             self._write(f"  and {other_gaps} in the offsets (--json lists all)")
@@ -533,7 +533,7 @@ class Report:
         if self._json:
             line = {
                 "kind": "gap",
-                "file": self._path,
+                "file": name_path(self._path),
                 "offset": at,
                 "first": gap.first,
                 "last": gap.last,
@@ -623,7 +623,7 @@ class Report:
         if self._json:
             line = {
                 "kind": kind,
-                "file": path,
+                "file": name_path(path),
                 "offset": at,
                 "size": size,
                 "fault": fault,

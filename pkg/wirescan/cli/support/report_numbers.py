@@ -13,6 +13,7 @@ from typing import Any
 
 import numpy as np
 
+from wirescan.cli.output import name_path
 from wirescan.cli.support.findings import Line, Report
 from wirescan.cli.support.report_sample import CodecSample, WhatIf
 from wirescan.cli.support.tally import Tally, count_piece, find_counted_format, has_time
@@ -340,7 +341,7 @@ class ReportNumbers:
         data = self._data
         data.file_count += 1
         if len(data.files) < MAX_FILES:
-            data.files.append({"file": self._path, **self._tally.make_summary()})
+            data.files.append({"file": name_path(self._path), **self._tally.make_summary()})
             data.maps.append(self._map.make_map(self._path))
 
     def finish(self) -> ReportData:

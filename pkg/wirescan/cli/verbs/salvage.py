@@ -22,7 +22,7 @@ from wirescan.cli.common import (
 )
 from wirescan.cli.completion import complete_directory
 from wirescan.cli.input import read_input
-from wirescan.cli.output import colour, dump_json, format_path
+from wirescan.cli.output import colour, dump_json, format_path, name_path
 from wirescan.cli.progress import Progress
 from wirescan.cli.support.losses import Log, combine_bounds, describe_loss
 from wirescan.frames.format import Format
@@ -173,7 +173,7 @@ class SalvagePrinter:
         self._omitted_bytes += event.size
         fields = {
             "kind": "omitted",
-            "file": event.path,
+            "file": name_path(event.path),
             "offset": event.position,
             "size": event.size,
             "fault": event.fault,
@@ -191,7 +191,7 @@ class SalvagePrinter:
 
     def _add_loss(self, event: LostRange) -> None:
         lost = self._log.add_loss(event.first, event.last, event.claims, at_end=event.at_end)
-        fields = {"kind": "lost", "file": event.path, "offset": event.position}
+        fields = {"kind": "lost", "file": name_path(event.path), "offset": event.position}
         place = f"{format_path(event.path)}: before byte {event.position}"
         self._print(f"{place}: {lost}", fields | lost.to_json_fields())
 
@@ -201,7 +201,7 @@ class SalvagePrinter:
         self._bytes += event.size
         fields = {
             "kind": "segment",
-            "file": event.source,
+            "file": name_path(event.source),
             "name": event.name,
             "base": event.base,
             "first": event.first,

@@ -21,7 +21,7 @@ from wirescan.cli.common import (
     resolve_paths,
 )
 from wirescan.cli.input import read_part
-from wirescan.cli.output import colour, dump_json, format_path
+from wirescan.cli.output import colour, dump_json, format_path, name_path
 from wirescan.cli.progress import Progress
 from wirescan.cli.support.selection import Selection, selection_options
 from wirescan.cli.support.tally import (
@@ -133,7 +133,7 @@ def stat(
                 tally.end_file(size, piece.stop.fault, len(piece.tail))
             ends.add(piece, path)
             summary = file_tally.make_summary()
-            summaries.append({"file": path, **summary})
+            summaries.append({"file": name_path(path), **summary})
             if not as_json and not total:
                 _print_summary(format_path(path), summary, top)
     if as_json:
