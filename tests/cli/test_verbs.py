@@ -32,6 +32,7 @@ from tests.support.paths import CORPUS
 from wirescan.cli import progress
 from wirescan.cli.common import resolve_paths
 from wirescan.cli.foreign_files import decompress_chunks
+from wirescan.cli.output import format_path, name_path
 from wirescan.frames.codecs import compress
 from wirescan.frames.value_text import encode, escape_bytes, escape_text
 from wirescan.kafka import Record, encode_batch, encode_message_set
@@ -1551,3 +1552,10 @@ def test_thousands_of_paths_are_resolved_in_linear_time(tmp_path):
     format = wirescan.formats()["kafka.records"]
 
     assert_linear(lambda: resolve_paths(paths[:500], format), lambda: resolve_paths(paths, format))
+
+
+def test_paths_are_printed_without_the_login_of_a_url():
+    url = "s3://me:hidden@bucket/0.log?region=eu&secret_key=hidden"
+    assert name_path(url) == format_path(url) == "s3://bucket/0.log"
+    assert name_path("a?b=1") == "a?b=1"
+    assert name_path("-") == "(standard input)"

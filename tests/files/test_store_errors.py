@@ -63,6 +63,76 @@ def test_an_error_says_what_to_set(text, kind, message):
     assert convert_error(error, URL) is error
 
 
+AZURE = "az://bucket/a.log?account_key=hidden"
+GOOGLE = "gs://bucket/a.log"
+
+
+@pytest.mark.parametrize(
+    ("url", "text", "kind", "message"),
+    [
+        (
+            AZURE,
+            (
+                "GetProperties failed. Azure Error: [AuthorizationFailure] 403 Server failed to "
+                "authenticate the request. Make sure the value of the header is formed correctly."
+            ),
+            PermissionError,
+            "Azure: the credentials are refused (AuthorizationFailure); set AZURE_STORAGE_ACCOUNT",
+        ),
+        (
+            AZURE,
+            (
+                "failed: N5Azure4Core11Credentials23AuthenticationExceptionE: Failed to get token "
+                "from DefaultAzureCredential."
+            ),
+            PermissionError,
+            "Azure: there are no valid credentials; set AZURE_STORAGE_ACCOUNT",
+        ),
+        (
+            AZURE,
+            "failed: AuthenticationExceptionE: AADSTS7000215: invalid client secret",
+            PermissionError,
+            "Azure: the credentials are refused; set AZURE_STORAGE_ACCOUNT",
+        ),
+        (
+            AZURE,
+            "Azure Error: [] Fail to get a new connection for: http://h:9. Could not connect",
+            ConnectionError,
+            "Azure: Fail to get a new connection for: http://h:9. Could not connect; check the",
+        ),
+        (
+            GOOGLE,
+            (
+                "google::cloud::Status(UNAVAILABLE: Retry policy exhausted, with a last message of "
+                "Could not create a OAuth2 access token to authenticate the request."
+            ),
+            PermissionError,
+            "Google Cloud Storage: there are no valid credentials; set GOOGLE_APPLICATION_CREDE",
+        ),
+        (
+            GOOGLE,
+            (
+                "google::cloud::Status(UNAVAILABLE: Retry policy exhausted, with a last message of "
+                "PerformWork() - CURL error [7]=Could not connect to server error_info={reason=}"
+            ),
+            ConnectionError,
+            "Google Cloud Storage: Could not connect to server; check endpoint_override",
+        ),
+        (
+            GOOGLE,
+            "No such file or directory 'bucket/none'",
+            FileNotFoundError,
+            "Google Cloud Storage: no such object",
+        ),
+    ],
+)
+def test_errors_of_azure_and_google(url, text, kind, message):
+    error = convert_error(OSError(text), url)
+    assert type(error) is kind
+    assert error.strerror.startswith(message)
+    assert "hidden" not in str(error)
+
+
 @pytest.mark.parametrize(
     ("url", "name"),
     [

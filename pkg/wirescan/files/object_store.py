@@ -1,8 +1,8 @@
 """Objects in stores, which `wirescan.files.source` reads for URLs.
 
 A URL is scheme://bucket/path?option=value. The schemes are those of pyarrow's file systems (s3, gs,
-abfs, hdfs) and az, which is another name of abfs. The path is percent-encoded, so that * ? [ in a name differ from the patterns of a
-glob. The options are pyarrow's, such as endpoint_override and region, and those of
+abfs, hdfs) and az, which is another name of abfs. The path is percent-encoded, so that * ? [ in a
+name differ from the patterns of a glob. The options are pyarrow's, such as endpoint_override and region, and those of
 `wirescan.files.store_connection`. Each listed URL keeps them. Credentials belong in the
 environment.
 """
@@ -103,10 +103,9 @@ def open_ranges(url: str) -> Iterator[Callable[[int, int], memoryview]]:
 def write(url: str, data: bytes) -> None:
     """Write an object, and replace an object of the same name. Raises OSError."""
     file_system, name = open_file_system(url)
-    with name_url_in_errors(url):
-        # By default pyarrow compresses an object whose name ends with .gz and the like.
-        with file_system.open_output_stream(name, compression=None) as file:
-            file.write(data)
+    # By default pyarrow compresses an object whose name ends with .gz and the like.
+    with name_url_in_errors(url), file_system.open_output_stream(name, compression=None) as file:
+        file.write(data)
 
 
 def open_file_system(url: str) -> tuple[Any, str]:
@@ -116,8 +115,9 @@ def open_file_system(url: str) -> tuple[Any, str]:
     """
     root, path, options = split(url)
     file_system, name = _connect(root, options)
+    path = name + unquote(path)
     # Some URLs of Azure have the container in the path.
-    return file_system, name + unquote(path) if name else unquote(path).lstrip("/")
+    return file_system, path.lstrip("/") if get_store_kind(url) == "abfs" else path
 
 
 @contextmanager
