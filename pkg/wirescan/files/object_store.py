@@ -2,9 +2,9 @@
 
 A URL is scheme://bucket/path?option=value. The schemes are those of pyarrow's file systems (s3, gs,
 abfs, hdfs) and az, which is another name of abfs. The path is percent-encoded, so that * ? [ in a
-name differ from the patterns of a glob. The options are pyarrow's, such as endpoint_override and region, and those of
-`wirescan.files.store_connection`. Each listed URL keeps them. Credentials belong in the
-environment.
+name differ from the patterns of a glob. The options are pyarrow's, such as endpoint_override and
+region, and those of `wirescan.files.store_connection`. Each listed URL keeps them. Credentials
+belong in the environment.
 """
 
 from __future__ import annotations
