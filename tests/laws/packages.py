@@ -6,7 +6,13 @@ from functools import partial
 import numpy as np
 
 from tests.reference import kafka as kafka_reference
-from tests.reference import kafka_metadata, kafka_protocol, kafka_redpanda, kafka_resync
+from tests.reference import (
+    kafka_kbak,
+    kafka_metadata,
+    kafka_protocol,
+    kafka_redpanda,
+    kafka_resync,
+)
 from tests.reference import liftbridge as liftbridge_reference
 from tests.reference import lumberjack as lumberjack_reference
 from tests.reference import nats as nats_reference
@@ -14,6 +20,7 @@ from tests.reference import pcap as pcap_reference
 from tests.reference import thrift as thrift_reference
 from tests.reference import thrift_plain as thrift_plain_reference
 from tests.strategies import kafka as kafka_strategies
+from tests.strategies import kafka_kbak as kbak_strategies
 from tests.strategies import kafka_metadata as metadata_strategies
 from tests.strategies import kafka_protocol as message_strategies
 from tests.strategies import kafka_redpanda as redpanda_strategies
@@ -166,6 +173,50 @@ REDPANDA = ProtocolPackage(
         ),
         "kafka.redpanda_headers": KAFKA.children["kafka.headers"],
     },
+)
+
+
+# ---- Segments of OSO's kafka-backup
+
+
+def expect_kbak(raw, check, resync):
+    """Return the tables that the reference reads from KBAK segments."""
+    segments, fault, at = kafka_kbak.read_segments(raw, resync)
+    records, headers = [], []
+    for i, segment in enumerate(segments):
+        rows, data = kafka_kbak.list_records(raw, segment, parent=i)
+        for row in rows:
+            inside = kafka_kbak.list_headers(data, row, parent=len(records))
+            headers += [(header, data) for header in inside]
+            records.append((row, data))
+    levels = ([(row, raw) for row in segments], records, headers)
+    return dict(zip(KBAK_NAMES, levels)), fault, at
+
+
+def locate_kbak_records(segment):
+    """Return where the records of a segment are."""
+    start, stop = segment["body"], segment["size"]
+    if segment["fault"]:
+        return start, stop, segment["fault"]
+    stop -= kafka_kbak.FOOTER_SIZE
+    has_rows = segment["record_count"] or segment["codec"] or start < stop
+    return (start, stop, 0) if has_rows else None
+
+
+KBAK_NAMES = ("kafka.kbak_segments", "kafka.kbak_records", "kafka.kbak_headers")
+KBAK = ProtocolPackage(
+    formats=KBAK_NAMES,
+    good=kbak_strategies.logs(),
+    tails=kbak_strategies.tails(),
+    damaged=kbak_strategies.damaged_logs(),
+    written=kbak_strategies.written(),
+    values=list_records,
+    expected=expect_kbak,
+    children={
+        "kafka.kbak_records": locate_kbak_records,
+        "kafka.kbak_headers": KAFKA.children["kafka.headers"],
+    },
+    sparse=("kafka.kbak_records",),
 )
 
 
@@ -1004,6 +1055,7 @@ PCAP = ProtocolPackage(
 PACKAGES = {
     "kafka": KAFKA,
     "redpanda": REDPANDA,
+    "kbak": KBAK,
     "kafka.responses": RESPONSES,
     "lumberjack": LUMBERJACK,
     "nats": NATS,

@@ -20,6 +20,7 @@ every_package = pytest.mark.parametrize(
     (
         st.just(PACKAGES["kafka"]),
         st.just(PACKAGES["redpanda"]),
+        st.just(PACKAGES["kbak"]),
         st.sampled_from(MESSAGES),
         st.sampled_from(METADATA),
         st.just(PACKAGES["lumberjack"]),
@@ -31,6 +32,7 @@ every_package = pytest.mark.parametrize(
     ids=(
         "kafka",
         "redpanda",
+        "kbak",
         "messages",
         "metadata",
         "lumberjack",
@@ -66,8 +68,6 @@ def short_and_good(package):
 
 def test_every_format_is_in_a_package():
     others = {name for name in wirescan.formats() if OPENED_BY_OTHERS.match(name)}
-    # They have no second decoder. tests/kafka/test_kafka_backup.py checks the other laws.
-    others |= {name for name in wirescan.formats() if name.startswith("kafka.kbak_")}
     # Connections have no bytes of their own in the capture. tests/pcap has their tests.
     others |= {"pcap.flows", "pcap.streams", "pcap.tls", "kafka.record_sets"}
     others |= {name for name in wirescan.formats() if name.endswith(".exchanges")}
