@@ -22,6 +22,7 @@ from tests.laws.cases import CARRIED, MESSAGES
 from tests.laws.packages import PACKAGES
 from tests.reference import kafka_protocol as reference
 from tests.reference.kafka_metadata import TYPES
+from tests.strategies import kafka_kbak as kbak_bytes
 from tests.strategies import liftbridge as liftbridge_bytes
 from tests.strategies import lumberjack as lumberjack_bytes
 from tests.strategies import nats as nats_bytes
@@ -38,6 +39,7 @@ from tests.support.kafka_bytes import (
     make_wrapper,
 )
 from tests.support.kafka_conversation import assert_conversation_agrees
+from tests.support.kbak_records import encode_segment
 from tests.support.paths import CORPUS
 from wirescan import kafka
 from wirescan.kafka.protocol.schema import MESSAGE, WIDTHS
@@ -524,9 +526,36 @@ def make_capture(rng):
     return raw, lambda: laws.keeps_every_law(PACKAGES["pcap"], raw, cuts)
 
 
+def make_backup_segments(rng):
+    """KBAK segments with damage in their records, payloads, headers or anywhere."""
+    pieces = []
+    for _ in range(rng.randrange(1, 4)):
+        rows = [
+            (i, rng.randrange(1 << 40), rng.choice((None, b"", b"BKAE")), rng.randbytes(5), ())
+            for i in range(rng.randrange(4))
+        ]
+        rows += [(9, 9, b"k", None, ((b"name", b"KBAK"), (b"", None)))] * rng.randrange(2)
+        payload, codec = kbak_bytes.encode_payload(rows), rng.randrange(3)
+        where = rng.randrange(4)
+        payload = damage(rng, payload) if where == 0 else payload
+        payload = kbak_bytes.compress(codec, payload)
+        payload = damage(rng, payload) if where == 1 else payload
+        segment = encode_segment(payload, len(rows), codec)
+        if where == 2:
+            at = rng.randrange(4, 32)
+            changed = segment[:at] + rng.randbytes(1) + segment[at + 1 :]
+            segment = kbak_bytes.correct_checksum(changed)
+        pieces.append(segment)
+    raw = b"".join(pieces)
+    raw = damage(rng, raw, 3) if rng.randrange(3) == 0 else raw
+    cuts = choose_cuts(rng, raw)
+    return raw, lambda: laws.keeps_every_law(PACKAGES["kbak"], raw, cuts)
+
+
 # The extension of the files with failing inputs -> target.
 TARGETS = {
     "bin": make_batches,
+    "kbak": make_backup_segments,
     "messages": make_conversation,
     "metadata": make_metadata_log,
     "lumberjack": make_lumberjack_stream,

@@ -9,6 +9,7 @@ import pytest
 from crc32c import crc32c
 
 import wirescan
+from tests.support.kbak_records import encode_record, encode_segment
 from tests.support.simulated_capture import ACK, SYN, Connection, SimulatedCapture
 from wirescan import kafka, liftbridge, lumberjack, nats, thrift
 from wirescan.frames.codecs import compress
@@ -129,6 +130,18 @@ def make_record_headers(count: int) -> bytes:
     )
 
 
+def make_backup_records(count: int) -> bytes:
+    """A compressed KBAK segment with `count` records of nothing."""
+    payload = compress("zstd", encode_record(0, b"", b"") * count)
+    return encode_segment(payload, count, codec=1)
+
+
+def make_backup_headers(count: int) -> bytes:
+    """A compressed KBAK segment with `count` headers of nothing in one record."""
+    payload = compress("zstd", encode_record(0, b"", b"", [(b"", b"")] * count))
+    return encode_segment(payload, 1, codec=1)
+
+
 def make_empty_pairs(count: int) -> bytes:
     frame = b"2D" + (1).to_bytes(4, "big") + count.to_bytes(4, "big") + bytes(8 * count)
     packed = zlib.compress(frame, 9)
@@ -204,6 +217,26 @@ HOSTILE = {
         lambda n: repeat_to_size(n, make_record_headers(5000)),
         prepare_scan("kafka.headers"),
         4000,
+    ),
+    "kafka.kbak_segments, footers with wrong checksums": (
+        lambda n: encode_segment(b"BKAE" * (n // 4), 0),
+        prepare_scan("kafka.kbak_segments"),
+        1,
+    ),
+    "kafka.kbak_segments, footers without a right checksum": (
+        lambda n: encode_segment(b"BKAE" * (n // 4), 0)[:-1],
+        prepare_scan("kafka.kbak_segments"),
+        1,
+    ),
+    "kafka.kbak_records, rows": (
+        lambda n: repeat_to_size(n, make_backup_records(20_000)),
+        prepare_scan("kafka.kbak_records"),
+        20_000,
+    ),
+    "kafka.kbak_headers, rows": (
+        lambda n: repeat_to_size(n, make_backup_headers(60_000)),
+        prepare_scan("kafka.kbak_headers"),
+        40_000,
     ),
     "lumberjack.pairs, rows": (
         lambda n: repeat_to_size(n, make_empty_pairs(20_000)),
