@@ -16,7 +16,9 @@ from tests.support.paths import KAFKA_CORPUS
 from wirescan import kafka
 from wirescan.cli.input import read_input
 from wirescan.cli.main import main
+from wirescan.cli.support import losses
 from wirescan.kafka import Record, encode_batch
+from wirescan.kafka.files import SEGMENTS
 
 ORDERS = [0, 1480, 4160, 8160, 12500, 15336, 18101, 20800, 24800]
 END = 27708  # offset after the last record of orders-0
@@ -511,3 +513,27 @@ def test_records_at_time_zero_need_no_entry_that_differs_from_unused_space(tmp_p
         (tmp_path / make_file_name(base, "index")).write_bytes(b"")
         (tmp_path / make_file_name(base, "timeindex")).write_bytes(struct.pack(">qi", 0, 0))
     assert not find_damage(tmp_path)
+
+
+def test_names_of_the_files_of_a_log_in_a_store(monkeypatch):
+    asked = []
+
+    def list_names(url):
+        asked.append(url)
+        return [f"{7:020}.log", f"{7:020}.index", "other"]
+
+    monkeypatch.setattr(losses, "list_names", list_names)
+    log = losses.Log("s3://b/orders-0/", SEGMENTS, None, "?region=eu")
+    assert log.bases == [7]
+    assert len(log.names) == 3
+    assert asked == ["s3://b/orders-0?region=eu"]
+    assert losses.Log("s3://b/orders-0/copy-of-", SEGMENTS).names is None
+
+
+def test_a_store_that_lists_no_directory(monkeypatch):
+    def refuse(url):
+        raise PermissionError(13, "access is denied", url)
+
+    monkeypatch.setattr(losses, "list_names", refuse)
+    log = losses.Log("s3://b/orders-0/", SEGMENTS)
+    assert (log.names, log.bases) == (None, None)

@@ -2,10 +2,12 @@
 
 import os
 import re
+import shutil
 
 import numpy as np
 import pytest
 
+from tests.support.command import parse_lines, run
 from tests.support.paths import CORPUS
 from wirescan import kafka
 from wirescan.files import object_store as store
@@ -108,6 +110,12 @@ def test_listed_urls_name_their_objects(tree):
         assert store.list_objects(url, lambda name: True, lambda name: False) == [(url, size)]
         assert get_size(url) == size
         assert not set("[]*?# ") & set(url)
+
+
+def test_names_of_a_directory_are_those_of_its_own_files(tree):
+    names = {name for name in NAMES if "/" not in name}
+    assert set(store.list_names(f"file://{tree}")) == names
+    assert store.list_names(f"file://{tree}/deep") == ["c.log"]
 
 
 def test_names_and_neighbours_of_urls():
@@ -306,3 +314,41 @@ def test_a_refused_login_is_reported(objects):
                     assert "\n" not in str(caught.value)
                     assert "secret" not in str(caught.value)
     assert len(list_files(objects.url("a.log"))) == 1
+
+
+@s3
+def test_verify_checks_the_files_beside_segments(objects, tmp_path):
+    """The findings are those for the same files on disk."""
+    folder = tmp_path / "orders-0"
+    shutil.copytree(ORDERS, folder)
+    assert run("verify", objects.url("orders-0")).exit_code == 0
+    index = folder / f"{20800:020}.index"
+    index.write_bytes(index.read_bytes()[:8] * 2)
+    (folder / f"{18101:020}.timeindex").unlink()
+    snapshot = folder / f"{15336:020}.snapshot"
+    snapshot.write_bytes(snapshot.read_bytes()[:-1])
+    (folder / f"{12500:020}.log").unlink()
+    last = folder / f"{24800:020}.log"
+    last.write_bytes(last.read_bytes()[: int(kafka.scan(last)[-1].start)])
+    objects.put_directory(folder, "damaged-0")
+    on_disk, in_store = (
+        run("verify", path, "--json") for path in (folder, objects.url("damaged-0"))
+    )
+    faults = {line.get("fault") for line in parse_lines(on_disk)}
+    assert {"NOT_A_FRAME", "MISSING_FILE", "MISSING_SEGMENT", "LOG_TOO_SHORT"} <= faults
+    expected = on_disk.stdout.replace(str(folder), "s3://bucket/damaged-0")
+    assert in_store.stdout.replace("s3://wirescan:secret@bucket", "s3://bucket") == expected
+    assert in_store.exit_code == 1
+
+
+@s3
+def test_verify_asks_for_no_file_that_is_not_there(objects):
+    _, requests = objects.record_requests(lambda: run("verify", objects.url("orders-0")))
+    requests = [request for request in requests if "checkpoint" not in request]
+    names_of_directory = "delimiter=/&list-type=2&max-keys=1000&prefix=orders-0/"
+    assert sum(names_of_directory in request for request in requests) == 1
+    asked = {request.partition("/bucket/")[2] for request in requests}
+    asked -= {name for name in asked if not name}
+    existing = {f"orders-0/{path.name}" for path in ORDERS.iterdir()}
+    assert {name for name in existing if "index" in name or ".log" in name} <= asked
+    assert asked - {"orders-0"} <= existing

@@ -400,3 +400,73 @@ def test_a_log_in_an_object_store_is_that_of_the_partition(encrypted):
         assert all(source.exists(path) for path in names.values())
         with pytest.raises(FileNotFoundError):
             kafka.open_log(store.url("nowhere"), start=1)
+
+
+def change_byte(path: Path, at: int) -> bytes:
+    """Change a byte of a file, and return the old content."""
+    old = path.read_bytes()
+    data = bytearray(old)
+    data[at] ^= 1
+    path.write_bytes(data)
+    return old
+
+
+def test_verify_checks_the_indexes_of_segments(stored):
+    result = run("verify", stored)
+    assert result.exit_code == 0, result.output
+    assert "9 files, 284 frames, 27,708 records" in result.output
+    manifest = find_segment(stored, 20_800, "rsm-manifest")
+    # The manifest gives the .index another place: that of the .timeindex.
+    with_other_index = json.loads(manifest.read_text())
+    indexes = with_other_index["segmentIndexes"]
+    indexes["offset"] = indexes["timestamp"]
+    old = manifest.read_text()
+    manifest.write_text(json.dumps(with_other_index))
+    result = run("verify", stored)
+    assert result.exit_code == 1
+    index = find_segment(stored, 20_800, "index")
+    assert f"{index.name}: " in result.output
+    assert "9 files, 284 frames, 27,708 records" in result.output
+    manifest.write_text(old)
+    assert run("verify", stored).exit_code == 0
+
+
+def test_verify_reports_damaged_indexes_and_snapshots(encrypted):
+    manifest = aiven_segments.read_manifest(str(find_segment(encrypted, 20_800)))
+    indexes = find_segment(encrypted, 20_800, "indexes")
+    for kind in "index", "timeindex", "snapshot":
+        position, size = manifest.indexes[kind]
+        old = change_byte(indexes, position + size // 2)
+        result = run("verify", encrypted)
+        left = len(old) - position
+        assert f"{indexes.name}: byte {position}, {left:,} bytes: BAD_CHECKSUM" in result.output
+        assert "27,708 records" in result.output and "1 finding of damage" in result.output
+        assert result.exit_code == 1
+        indexes.write_bytes(old)
+    assert run("verify", encrypted, "--log-only").exit_code == 0
+
+
+def test_verify_reports_missing_objects(encrypted):
+    indexes = find_segment(encrypted, 20_800, "indexes")
+    old = indexes.read_bytes()
+    indexes.unlink()
+    result = run("verify", encrypted)
+    assert f"{indexes.name}: MISSING_FILE" in result.output
+    assert "1 finding of damage" in result.output and "27,708 records" in result.output
+    indexes.write_bytes(old)
+    find_segment(encrypted, 20_800).unlink()
+    output = run("verify", encrypted).output
+    name = find_segment(encrypted, 20_800, "rsm-manifest").name
+    assert "MISSING_SEGMENT" in output and f"{name} exists; lost 4,000 records" in output
+
+
+def test_verify_continues_after_a_chunk_that_cannot_be_decrypted(encrypted):
+    segment = find_segment(encrypted, 4160)
+    change_byte(segment, segment.stat().st_size // 2)
+    result = run("verify", encrypted)
+    assert result.exit_code == 1
+    assert f"{segment.name}: byte " in result.output
+    assert "BAD_CHECKSUM, the tag of an encrypted chunk is wrong" in result.output
+    assert "MISSING_SEGMENT" not in result.output
+    assert "9 files, " in result.output and "1 finding of damage" in result.output
+    assert "lost: 4,000 records in 1 range of offsets" in result.output

@@ -87,6 +87,10 @@ def test_names_of_segments():
     assert SEGMENTS.parse(name) == SegmentName("a/", 7, f"-{OTHER_ID}")
     assert is_tiered(name)
     assert not is_tiered("a/00000000000000000007.log")
+    url = f"s3://b/a/00000000000000000007-{OTHER_ID}.log?region=eu&x=a.log"
+    options = "?region=eu&x=a.log"
+    assert SEGMENTS.parse(url) == SegmentName("s3://b/a/", 7, f"-{OTHER_ID}", options)
+    assert SEGMENTS.parse(name + "?region=eu") is None
     # 16 bytes in base64 end with one of A, Q, g and w. So this is a segment with a prefix.
     plain = "00000000000000000007-aa00000000000000000008.log"
     assert SEGMENTS.parse(plain) == SegmentName("00000000000000000007-aa", 8, "")

@@ -1,7 +1,7 @@
 """KBAK segments of OSO's kafka-backup, decoded one field at a time.
 
-    segment   "KBAK" | version u8 | codec u8 | 0 u16 | count u64 | first offset i64 | last offset i64
-              | payload | CRC-32 u32 of all bytes before it | "BKAE"
+    segment   "KBAK" | version u8 | codec u8 | 0 u16 | count u64 | first offset i64
+              | last offset i64 | payload | CRC-32 u32 of all bytes before it | "BKAE"
     payload   records, compressed as a whole: codec 0 none, 1 zstd, 2 an lz4 block after its
               decompressed size, u32
     record    length u32 | timestamp i64 | offset i64 | key size i32 | key | value size i32 | value

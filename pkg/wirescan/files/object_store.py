@@ -179,6 +179,17 @@ def list_objects(
     return [(f"{root}{fixed}/{quote(name)}{options}", sizes[name]) for name in sorted(sizes)]
 
 
+def list_names(url: str) -> list[str]:
+    """Return the names of the objects in a directory, without those in its subdirectories.
+
+    Raises FileNotFoundError, OSError, ValueError.
+    """
+    file_system, folder = open_file_system(url)
+    with name_url_in_errors(url):
+        infos = _list(file_system, folder, recursive=False)
+    return [_make_relative_path(folder, info) for info in infos if info.is_file]
+
+
 def _check_bucket(file_system: Any, name: str, url: str) -> None:
     """Raise FileNotFoundError if the bucket of an object does not exist."""
     bucket, separator, _ = name.partition("/")

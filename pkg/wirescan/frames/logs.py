@@ -21,11 +21,13 @@ class SegmentName(NamedTuple):
     """The parts of a segment's path: all before the digits, the offset that they are, and the id.
 
     id: what follows the digits before the suffix; "" for most segments.
+    options: of a URL, such as "?region=eu"; "" for none.
     """
 
     prefix: str
     base: int
     id: str = ""
+    options: str = ""
 
 
 @dataclass(frozen=True)
@@ -41,12 +43,13 @@ class SegmentNames:
     id: str = ""
 
     def parse(self, path: str) -> SegmentName | None:
-        """Return the parts of a segment's path; None for the path of another file."""
+        """Return the parts of a segment's path or URL; None for the path of another file."""
         suffix = re.escape(self.suffix)
-        match = re.search(rf"([0-9]{{{self.digits}}})((?:{self.id})?){suffix}\Z", path)
-        if match is None:
+        pattern = rf"(?s)([0-9]{{{self.digits}}})((?:{self.id})?){suffix}(\?\w+=.*)?\Z"
+        match = re.search(pattern, path)
+        if match is None or match[3] and "://" not in path[: match.start()]:
             return None
-        return SegmentName(path[: match.start()], int(match[1]), match[2])
+        return SegmentName(path[: match.start()], int(match[1]), match[2], match[3] or "")
 
     def make_path(self, prefix: str, base: int) -> str:
         """Return the path of the segment that begins with the offset `base`."""
@@ -83,6 +86,7 @@ class LogState(Protocol):
     """What is known of a log while its segments are verified in order.
 
     prefix: of the paths of its segments; None for a file that is not named as a segment.
+    options: of the URLs of its segments, such as "?region=eu"; "" for paths.
     names: of the files in the directory, and bases: of its segments; None where it cannot be
     listed.
     verified: bases of the segments that were verified. compacted: whether there are signs of
@@ -93,6 +97,7 @@ class LogState(Protocol):
     """
 
     prefix: str | None
+    options: str
     names: list[str] | None
     bases: list[int] | None
     verified: list[int]

@@ -29,10 +29,10 @@ from wirescan.cli.support.losses import (
 )
 from wirescan.cli.support.tally import find_counted_format
 from wirescan.core.fault import Fault
-from wirescan.frames.errors import NEAR
+from wirescan.frames.errors import NEAR, FrameError
 from wirescan.frames.format import Format
 from wirescan.frames.limits import Limits
-from wirescan.frames.logs import Finding, Reach, SegmentCheck
+from wirescan.frames.logs import Finding, Reach, SegmentCheck, SegmentName
 from wirescan.frames.registry import format_of, formats
 from wirescan.frames.row_values import get_outer_table
 from wirescan.frames.table import FrameTable
@@ -153,7 +153,7 @@ class Report:
         if segment is None or segment.prefix != self._log.prefix:
             self.end_log()
             memory = None if self._side_files is None else self._side_files.make_memory()
-            self._log = Log(segment.prefix if segment else None, self._segments, memory)
+            self._log = self._make_log(segment, memory)
             if segment and self._side_files is not None:
                 # Read before the segments: a broker may append while they are read.
                 with self._report_side_file_errors():
@@ -170,6 +170,12 @@ class Report:
                 with self._report_side_file_errors():
                     self._segment_check = self._side_files.check_segment(path, self._log)
         self._allowance = Allowance(self._options["limits"])
+
+    def _make_log(self, segment: SegmentName | None, memory: Any) -> Log:
+        """Return the state of a segment's log, or of a file that is no segment."""
+        if segment is None:
+            return Log(None, self._segments, memory)
+        return Log(segment.prefix, self._segments, memory, segment.options)
 
     def end_file(self, last: FrameTable) -> None:
         """Verify the end of a file, and print its counts; `last` is the last piece of it."""
@@ -190,6 +196,19 @@ class Report:
         """Report that the compressed file in progress cannot be decompressed further."""
         self._report(Fault.BAD_COMPRESSION.name, message)
         self._count["files"] += 1
+
+    def report_bad_storage(self, error: FrameError) -> None:
+        """Report that the bytes of the file in progress cannot be computed from those stored."""
+        self._report(
+            error.meaning.name,
+            error.meaning.meaning,
+            error.offset,
+            near=error.near,
+            path=error.source,
+        )
+        self._count["files"] += 1
+        # The rest of the segment is not read, so the gap before the next one is a loss.
+        self._log.add_damage(None)
 
     def end_log(self) -> None:
         """Verify the log that ends here as a whole.

@@ -9,10 +9,12 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterable, Sequence
+from contextlib import suppress
 from typing import Any, NamedTuple
 
 import numpy as np
 
+from wirescan.files.object_store import list_names
 from wirescan.files.source import URL
 from wirescan.frames.logs import Claim, SegmentNames
 from wirescan.frames.table import FrameTable
@@ -75,6 +77,7 @@ class Log:
         prefix: of the paths of its segments; None for a file that is not named as a segment.
         segments: how its segments are named; None for a file that is not a segment.
         memory: what the checks of side files keep; see `wirescan.frames.logs.LogState`.
+        options: of the URLs of its segments; "" for paths.
 
     Attributes:
         compacted: whether there are signs of compaction.
@@ -92,8 +95,10 @@ class Log:
         prefix: str | None = None,
         segments: SegmentNames | None = None,
         memory: Any = None,
+        options: str = "",
     ):
         self.prefix = prefix
+        self.options = options
         self.memory = memory
         self.compacted = False
         self.damaged = False
@@ -107,7 +112,13 @@ class Log:
             self.bases = _list_base_offsets(self.names, segments)
 
     def _list_directory(self) -> list[str] | None:
-        if self.prefix is None or URL.match(self.prefix):
+        if self.prefix is None:
+            return None
+        if URL.match(self.prefix):
+            folder, _, rest = self.prefix.rpartition("/")
+            # Objects may be readable where their directory cannot be listed.
+            with suppress(OSError):
+                return None if rest else list_names(folder + self.options)
             return None
         folder = os.path.dirname(self.prefix) or "."
         is_listed = os.path.isdir(folder) and not os.path.basename(self.prefix)

@@ -23,6 +23,9 @@ from wirescan.cli.output import print_message
 from wirescan.cli.progress import Progress
 from wirescan.cli.support.findings import Report
 from wirescan.cli.support.selection import Selection, selection_options
+from wirescan.core.fault import Fault
+from wirescan.files.translated import find_translator
+from wirescan.frames.errors import FrameError
 from wirescan.frames.format import Format
 from wirescan.frames.limits import Limits
 
@@ -116,6 +119,11 @@ def verify(
                 report.report_bad_compression(str(error))
             except (OSError, EOFError) as error:
                 fail(describe_error(error, path))
+            except FrameError as error:
+                # All other damage is a row. A limit ends the command.
+                if find_translator(path) is None or error.fault == Fault.LIMIT:
+                    raise
+                report.report_bad_storage(error)
     if files:
         report.end_log()
         report.print_summary()

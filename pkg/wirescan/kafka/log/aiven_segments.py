@@ -32,6 +32,7 @@ from hashlib import sha3_512
 import numpy as np
 
 from wirescan.core.fault import Fault
+from wirescan.files.object_store import redact_url
 from wirescan.files.source import (
     URL,
     get_stored_stamp,
@@ -80,7 +81,7 @@ def _read_manifest(path: str, stamp: tuple[int, int]) -> Manifest:
         raise _make_error(
             path, Fault.TOO_LARGE, 0, raw, f"a manifest has more than {MANIFEST_BYTES} bytes"
         )
-    return parse_manifest(raw, path)
+    return parse_manifest(raw, redact_url(path))
 
 
 def get_stamp(path: str) -> tuple[int, int]:
@@ -328,4 +329,4 @@ def _make_error(
     path: str, fault: Fault, position: int, near: bytes | memoryview, problem: str
 ) -> FrameError:
     meaning = FaultMeaning(fault.name, problem)
-    return FrameError(fault, position, 0, near, path, meaning=meaning)
+    return FrameError(fault, position, 0, near, redact_url(path), meaning=meaning)

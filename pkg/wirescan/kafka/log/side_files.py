@@ -2,6 +2,9 @@
 
 `.index`, `.timeindex` and `.txnindex` belong to a segment, `.snapshot` files to the log. They also
 state how far a log has reached, where the end of its segments is lost.
+
+The files may be objects in a store. In the layout of Aiven's plugin they are parts of the .indexes
+of a segment, which its .rsm-manifest describes.
 """
 
 from __future__ import annotations
@@ -13,12 +16,21 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from wirescan.core.fault import Fault
+from wirescan.files.source import (
+    URL,
+    exists,
+    get_file_name,
+    get_size,
+    get_stored_stamp,
+    make_sibling_path,
+)
+from wirescan.files.translated import find_translator
 from wirescan.frames.errors import FrameError
-from wirescan.frames.fault_names import MEANING
 from wirescan.frames.logs import OFFSET_END, Finding, LogState, Reach, SideFiles
 from wirescan.frames.table import FrameTable
 from wirescan.kafka.files import (
     SEGMENTS,
+    is_aiven,
     list_snapshots,
     list_tiered_snapshots,
     parse_directory_name,
@@ -50,6 +62,10 @@ INDEXES = {
     "timeindex": index_files.TIME_INDEX,
     "txnindex": index_files.ABORTED_INDEX,
 }
+# The files that belong to a segment: its indexes, and what Aiven's plugin writes last.
+KINDS_OF_SEGMENTS = {*INDEXES, "rsm-manifest"}
+# The objects that Aiven's plugin stores beside the chunks of a segment.
+AIVEN_OBJECTS = (".indexes", ".rsm-manifest")
 # The column of the last log offset that an entry states.
 OFFSETS = {"index": "offset", "timeindex": "offset", "txnindex": "last_offset"}
 # An index is missing if its log has files with one of these endings.
@@ -60,19 +76,40 @@ COMPANIONS = {
 CHECKPOINTS = ("replication-offset-checkpoint", "recovery-point-offset-checkpoint")
 
 
-def _read(path: str) -> tuple[np.ndarray | None, Finding | None]:
+def _read(path: str, kind: str) -> tuple[np.ndarray | None, Finding | None]:
     """Return the entries of an index, or what is wrong with it. Raises OSError."""
     try:
-        return read_entries(path, INDEXES[path.rpartition(".")[2]]), None
+        return read_entries(path, INDEXES[kind]), None
     except FrameError as error:
         return None, _report_damage(path, error)
+    except FileNotFoundError:
+        if not is_aiven(path):
+            raise
+        return None, _report_no_indexes(path)
+
+
+def _report_no_indexes(path: str) -> Finding:
+    """Return the finding for a segment of Aiven's plugin without the object of its indexes."""
+    meaning = "the .indexes of the segment are missing"
+    return Finding(make_sibling_path(path, ".indexes"), 0, 0, MISSING, meaning)
 
 
 def _report_damage(path: str, error: FrameError) -> Finding:
     """Return the finding for a fault in an index or a snapshot."""
     fault = Fault(error.fault)
-    size = os.stat(path).st_size - error.offset
-    return Finding(path, error.offset, size, fault.name, MEANING[fault], error.near)
+    meaning = error.meaning.meaning
+    ending = os.path.splitext(get_file_name(error.source or ""))[1]
+    if is_aiven(path) and ending in AIVEN_OBJECTS:
+        path = make_sibling_path(path, ending)
+        size, _ = get_stored_stamp(path)
+    else:
+        size = get_size(path)
+    return Finding(path, error.offset, size - error.offset, fault.name, meaning, error.near)
+
+
+def _make_path(log: LogState, name: str) -> str:
+    """Return the path or URL of a file of a log."""
+    return f"{log.prefix}{name}{log.options}"
 
 
 @dataclass
@@ -92,13 +129,13 @@ class SegmentIndexes:
 
     def __init__(self, path: str, log: LogState):
         self._log = log
-        self._stem = path[: -len("log")]  # of the paths of all files of the segment
+        self._paths = {kind: make_sibling_path(path, f".{kind}") for kind in INDEXES}
         self._entries: dict[str, np.ndarray] = {}
         self._broken: list[Finding] = []
-        self._existing = {kind for kind in INDEXES if os.path.exists(self._stem + kind)}
+        self._existing = {kind for kind in INDEXES if self._exists(kind)}
         for kind in sorted(self._existing):
-            entries, finding = _read(self._stem + kind)
-            if finding is not None:
+            entries, finding = _read(self._paths[kind], kind)
+            if finding is not None and finding not in self._broken:
                 self._broken.append(finding)
             if entries is not None:
                 self._entries[kind] = entries
@@ -110,6 +147,12 @@ class SegmentIndexes:
         self._damaged = False
         self._largest_time = -1  # of the good batches, in milliseconds; -1 for none
         self._wrong_times: set[int] = set()  # reported entries of .timeindex
+
+    def _exists(self, kind: str) -> bool:
+        path = self._paths[kind]
+        if self._log.names is not None and find_translator(path) is None:
+            return get_file_name(path) in self._log.names  # without a request for each file
+        return exists(path)
 
     def check_piece(self, table: FrameTable) -> Iterator[Finding]:
         """Compare the batches of a piece with the entries that point at them."""
@@ -165,16 +208,16 @@ class SegmentIndexes:
         """Return the finding for entry `number` of an index, which disagrees with the log."""
         size = INDEXES[kind].entry.itemsize
         meaning = f"the entry does not agree with the log: {meaning}"
-        return Finding(self._stem + kind, number * size, size, DISAGREES, meaning)
+        return Finding(self._paths[kind], number * size, size, DISAGREES, meaning)
 
     def _report_end(self, kind: str, meaning: str, size: int = 0) -> Finding:
         """Return the finding for the `size` bytes after the last entry of an index."""
         used = len(self._entries[kind]) * INDEXES[kind].entry.itemsize
-        return Finding(self._stem + kind, used, size, DISAGREES, meaning)
+        return Finding(self._paths[kind], used, size, DISAGREES, meaning)
 
     def _report_missing(self, kind: str, detail: str = "") -> Finding:
         meaning = f"the .{kind} of the segment is missing{detail}"
-        return Finding(self._stem + kind, 0, 0, MISSING, meaning)
+        return Finding(self._paths[kind], 0, 0, MISSING, meaning)
 
     def _follow_transactions(self, table: FrameTable) -> None:
         """Collect the transactions that the segment aborts, and those that stay open."""
@@ -238,7 +281,7 @@ class SegmentIndexes:
     def _count_unused(self, kind: str) -> int:
         """Return the number of bytes after the last entry of an index."""
         used = len(self._entries[kind]) * INDEXES[kind].entry.itemsize
-        return os.stat(self._stem + kind).st_size - used
+        return get_size(self._paths[kind]) - used
 
     def _count_times_after(self, entries: np.ndarray) -> int:
         """Return how many entries of `.timeindex` are after the last one of `.index`."""
@@ -300,18 +343,37 @@ class SegmentIndexes:
 
 def check_snapshots(log: LogState) -> Iterator[Finding]:
     """Report damaged and missing producer snapshots of a log. Raises OSError."""
-    offsets = list_snapshots(log.names or (), log.prefix or "")
-    tiered = list_tiered_snapshots(log.names or (), log.prefix or "")
-    for path in (*offsets.values(), *tiered):
+    offsets = list_snapshots(log.names or (), "")
+    tiered = list_tiered_snapshots(log.names or (), "")
+    for name in (*offsets.values(), *tiered, *_list_aiven_snapshots(log)):
+        path = _make_path(log, name)
         try:
             index_files.read_producer_snapshot(path)
         except FrameError as error:
             yield _report_damage(path, error)
+        except FileNotFoundError:
+            if not is_aiven(path):
+                raise
+            # The check of the segment has reported that its .indexes are missing.
     # Brokers take one where a segment begins. Old brokers keep only the newest ones.
     for base in log.verified:
         if base not in offsets and any(offset < base for offset in offsets):
             meaning = "the producer snapshot where the segment begins is missing"
-            yield Finding(f"{log.prefix}{base:020}.snapshot", 0, 0, MISSING, meaning)
+            yield Finding(_make_path(log, f"{base:020}.snapshot"), 0, 0, MISSING, meaning)
+
+
+def _list_aiven_snapshots(log: LogState) -> list[str]:
+    """Return the names of the snapshots in the .indexes of Aiven's plugin, for segments with .log.
+
+    The list is empty for other logs.
+    """
+    names = set(log.names or ())
+    stems = [name.removesuffix(".rsm-manifest") for name in names if name.endswith("-manifest")]
+    return [
+        f"{stem}.snapshot"
+        for stem in sorted(stems)
+        if f"{stem}.log" in names and is_aiven(_make_path(log, f"{stem}.log"))
+    ]
 
 
 def find_orphans(log: LogState) -> dict[int, list[str]]:
@@ -319,14 +381,14 @@ def find_orphans(log: LogState) -> dict[int, list[str]]:
     out: dict[int, list[str]] = {}
     for name in sorted(log.names or ()):
         stem, _, kind = name.partition(".")
-        segment = SEGMENTS.parse(stem + SEGMENTS.suffix) if kind in INDEXES else None
+        segment = SEGMENTS.parse(stem + SEGMENTS.suffix) if kind in KINDS_OF_SEGMENTS else None
         if (
             segment is not None
             and not segment.prefix
             and segment.base < OFFSET_END
             and segment.base not in (log.bases or ())
         ):
-            out.setdefault(segment.base, []).append(f"{log.prefix}{name}")
+            out.setdefault(segment.base, []).append(_make_path(log, name))
     return out
 
 
@@ -335,16 +397,17 @@ def find_reaches(log: LogState) -> list[Reach]:
     if log.names is None:
         return []
     absent = find_orphans(log)
-    snapshots = list_snapshots(log.names, log.prefix or "")
-    out = [Reach(offset - 1, path) for offset, path in snapshots.items()]
+    snapshots = list_snapshots(log.names, "")
+    out = [Reach(offset - 1, _make_path(log, name)) for offset, name in snapshots.items()]
     out += [Reach(base - 1, paths[0]) for base, paths in absent.items()]
     # For older segments, the name of the next segment is safer than their indexes.
     newest = max([*(log.bases or ()), *absent], default=0)
     for kind, column in OFFSETS.items():
-        path = f"{log.prefix}{newest:020}.{kind}"
-        entries = _read(path)[0] if os.path.isfile(path) else None
+        name = f"{newest:020}.{kind}"
+        path = _make_path(log, name)
+        entries = _read(path, kind)[0] if name in log.names else None
         if entries is not None and kind == "index" and newest not in absent:
-            size = os.stat(SEGMENTS.make_path(log.prefix or "", newest)).st_size
+            size = get_size(_make_path(log, SEGMENTS.make_path("", newest)))
             entries = entries[entries["position"] >= size]
         if entries is not None and len(entries):
             out.append(Reach(int(entries[column][-1]), path))
@@ -355,8 +418,10 @@ def find_reaches(log: LogState) -> list[Reach]:
 
 def _read_checkpoint(log: LogState, name: str) -> list[Reach]:
     """Return how far the log has reached by a checkpoint file of its data directory, if at all."""
-    folder = os.path.abspath(os.path.dirname(log.prefix or "") or ".")
-    path = os.path.join(os.path.dirname(folder), name)
+    folder = os.path.dirname(log.prefix or "")
+    if not URL.match(folder):
+        folder = os.path.abspath(folder or ".")
+    path = os.path.join(os.path.dirname(folder), name) + log.options
     partition = parse_directory_name(folder)
     try:
         offset = index_files.read_offset_checkpoint(path).get(partition) if partition else None
