@@ -95,3 +95,16 @@ def pytest_collection_modifyitems(items):
             if item.get_closest_marker(name):
                 item.add_marker(pytest.mark.timeout(seconds))
                 break
+
+
+def pytest_terminal_summary(terminalreporter):
+    """Name the programs that tests have run in the version that the machine has."""
+    programs = {
+        value
+        for reports in terminalreporter.stats.values()
+        for report in reports
+        for name, value in getattr(report, "user_properties", ())
+        if name == "program"
+    }
+    for program in sorted(programs):
+        terminalreporter.write_line(f"run with {program}")

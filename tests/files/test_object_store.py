@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 from tests.support.command import parse_lines, run
+from tests.support.object_names import GLOBS, NAMES, write_tree
 from tests.support.paths import CORPUS
 from wirescan import kafka
 from wirescan.files import object_store as store
@@ -26,49 +27,11 @@ from wirescan.reading import chunked as pieces
 from wirescan.reading import splits as partition
 
 ORDERS = CORPUS / "kafka" / "orders-0"
-NAMES = (
-    "a.log",
-    "b.txt",
-    "deep/c.log",
-    "deep/er/d.log",
-    "deep/er/.hidden.log",
-    ".hid/e.log",
-    "x-1/y/f.log",
-    "x-2/y/g.log",
-    "x-2/z/h.log",
-    "odd [a]*?#%20 name.log",
-    "snow \N{SNOWMAN}.log",
-    "a.log.frames.json",
-)
-GLOBS = (
-    "",
-    "*",
-    "*.log",
-    "[ab].*",
-    "?.log",
-    "**",
-    "**/*.log",
-    "deep/**",
-    "deep/**/*.log",
-    "**/er",
-    "**/er/*",
-    "x-*/y/*.log",
-    "x-?/*/h.log",
-    "x-*",
-    "*/y",
-    ".*/*",
-    "**/.hidden.log",
-    "deep/*/d.log",
-    "d*/er/d.log",
-)
 
 
 @pytest.fixture
 def tree(tmp_path):
-    for name in NAMES:
-        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
-        (tmp_path / name).write_bytes(name.encode())
-    return tmp_path
+    return write_tree(tmp_path)
 
 
 def list_in_store(url, files=None, ignore=None):

@@ -6,9 +6,9 @@ import numpy as np
 import pytest
 
 import wirescan
-from tests.files.test_object_store import GLOBS, NAMES, ORDERS, tree
 from tests.support.command import run
-from tests.support.paths import AIVEN_STORAGE, CORPUS, TIERED_STORAGE
+from tests.support.object_names import GLOBS, NAMES, write_tree
+from tests.support.paths import AIVEN_STORAGE, CORPUS, ORDERS, TIERED_STORAGE
 from wirescan import Fault, FrameError, kafka
 from wirescan.files import source
 from wirescan.files.source import expand, get_size, list_files, open_ranges, read_range
@@ -19,7 +19,6 @@ from wirescan.reading import chunked, splits
 from .cloud_stores import ACCOUNT, KEY, WRONG_KEY, Azurite, FakeGcs
 
 pytestmark = pytest.mark.peers
-__all__ = ["tree"]  # a fixture
 BACKUPS = CORPUS / "kafka-backup"
 SERVERS = {"azure": Azurite, "google": FakeGcs}
 CLOSED_PORT = "http://127.0.0.1:9"
@@ -51,7 +50,8 @@ def list_rows(records):
     return list(zip(*(np.asarray(records[name]).tolist() for name in names)))
 
 
-def test_globs_match_as_in_folders(objects, tree):
+def test_globs_match_as_in_folders(objects, tmp_path):
+    tree = write_tree(tmp_path)
     others = ("/orders-0", "/kbak/", "/aiven/")
     for glob in GLOBS:
         listed = [

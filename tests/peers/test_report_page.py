@@ -1,6 +1,8 @@
 """Chromium shows the page of `wirescan report`: without errors, and in the width of a phone.
 
-A window of Chromium is at least 500 pixels wide, so a frame of 360 pixels holds the page.
+A window of Chromium is at least 500 pixels wide, so a frame of 360 pixels holds the page. Debian
+updates its Chromium every week and keeps no old one, so no version is pinned. The summary of the
+tests names the version.
 """
 
 import html
@@ -18,6 +20,7 @@ from wirescan.cli.main import main
 pytestmark = pytest.mark.peers
 CHROMIUM = "/usr/bin/chromium"
 CORPUS = Path(__file__).parents[1] / "corpus/kafka"
+OLDEST = 132  # the first version whose option --headless has the layout of a window
 PHONE_WIDTH = 360  # pixels
 SECONDS = 60
 LIGHT = "--no-first-run"  # any option that does not change the colours
@@ -36,6 +39,45 @@ reachable:wide.every(e=>e.tabIndex===0),named:[...page.querySelectorAll("svg")].
 e=>e.getAttribute("aria-label")),shown:page.getElementById("shown").textContent,
 background:getComputedStyle(root).colorScheme})}
 """
+
+
+def read_version(text: str) -> int:
+    """Return the major version that `chromium --version` prints. Fails for one that is too old."""
+    match = re.search(r"Chromium (\d+)\.", text)
+    if match is None:
+        pytest.fail(f"{CHROMIUM} --version prints no version of Chromium: {text!r}")
+    version = int(match[1])
+    if version < OLDEST:
+        pytest.fail(
+            f"{CHROMIUM} is version {version}, and the tests need {OLDEST} or later: "
+            "apt-get install chromium"
+        )
+    return version
+
+
+@pytest.fixture
+def chromium(record_property):
+    """Check the version of Chromium, and have the summary of the tests name it."""
+    command = [CHROMIUM, "--version"]
+    text = subprocess.run(command, capture_output=True, text=True, timeout=SECONDS).stdout
+    read_version(text)
+    record_property("program", text.strip())
+
+
+def test_the_version_is_the_one_that_chromium_prints():
+    assert read_version("Chromium 156.0.8078.108 built on Debian GNU/Linux 12 (bookworm)\n") == 156
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("Chromium 131.0.1.2 built on Debian\n", "is version 131, and the tests need 132 or later"),
+        ("", "prints no version of Chromium: ''"),
+    ],
+)
+def test_another_version_is_refused(text, message):
+    with pytest.raises(pytest.fail.Exception, match=message):
+        read_version(text)
 
 
 def run_chromium(folder: Path, page: str, *options: str) -> subprocess.CompletedProcess:
@@ -77,6 +119,7 @@ def page(tmp_path_factory) -> str:
     return out.read_text()
 
 
+@pytest.mark.usefixtures("chromium")
 def test_page_has_no_error_and_fits_a_phone(page, tmp_path):
     run = run_chromium(tmp_path, page, "--force-dark-mode", "--dump-dom")
     assert list_console_lines(run) == []
@@ -90,6 +133,7 @@ def test_page_has_no_error_and_fits_a_phone(page, tmp_path):
     assert measured["shown"] == "2 shown"
 
 
+@pytest.mark.usefixtures("chromium")
 def test_what_the_first_test_looks_for_is_seen(page, tmp_path):
     wrong = page.replace("<main>", "<main><div style=width:999px>.</div><script>no()</script>")
     run = run_chromium(tmp_path, wrong, "--dump-dom")
@@ -108,6 +152,7 @@ def read_first_pixel(png: bytes) -> bytes:
     return zlib.decompress(data)[1:4]
 
 
+@pytest.mark.usefixtures("chromium")
 def test_page_is_dark_in_dark_mode(page, tmp_path):
     brightness = {}
     for mode in ("--force-dark-mode", LIGHT):

@@ -73,10 +73,10 @@ controller_id    id of the controller
 metadata_response.controller_id    broker id of the controller, -1 if it is not known
 coordinator_keys    the groups or transactional producers whose coordinators are wanted
 coordinators    the coordinator of each key
-cordoned_log_dirs    ids of the log directories that take no new partitions; null if the record
-    does not say
-broker_registration_change_record.cordoned_log_dirs    ids of the log directories that take no
-    new partitions; null if they do not change
+cordoned_log_dirs    ids of the log directories that get no new partitions; null until the broker
+    has sent them
+broker_registration_change_record.cordoned_log_dirs    ids of the log directories that get no
+    new partitions; null if unchanged
 current_leader_epoch    leader epoch that the sender knows, -1 if it knows none
 current_leader_leader_epoch    epoch of the leader in `current_leader_leader_id`, -1 if not known
 current_leader_leader_id    broker id of the present leader, -1 if it is not known
@@ -164,10 +164,10 @@ find_coordinator_request.key    the group or transactional producer whose coordi
 find_coordinator_response.coordinators.key    the group or transactional producer
 key_type    0 the keys are groups, 1 transactional producers, 2 share partitions
 last_fetched_epoch    leader epoch of the last fetched record, -1 if there is none
-last_known_elr    broker ids of replicas that were eligible leaders before an unclean shutdown;
-    null for none
-partition_change_record.last_known_elr    broker ids of replicas that were eligible leaders before
-    an unclean shutdown; null if unchanged
+last_known_elr    broker ids of the last known eligible leaders: the last leader alone, while the
+    partition has no leader; null for none
+partition_change_record.last_known_elr    broker ids of the last known eligible leaders: the last
+    leader alone, once the partition has no leader; empty once it has one; null if unchanged
 last_stable_offset    log offset up to which all transactions are committed or aborted; -1 if the
     broker does not say
 leader    broker id of the leader, -1 for none
@@ -264,7 +264,8 @@ create_topics_request.topics.num_partitions    number of partitions; -1 for the 
 offline_replicas    broker ids of the replicas that are not available
 offset    log offset that was found, -1 for none
 offset_commit_value.offset    log offset of the next record that the group reads
-old_style_offsets    log offsets of segments, the newest first
+old_style_offsets    first log offsets of the segments that were last changed up to the wanted
+    time, the highest first; the end of the log precedes them if the wanted time is the latest
 ongoing_txn_producer_epoch    producer epoch of the open transaction, -1 for none
 ongoing_txn_producer_id    producer id of the open transaction, -1 for none
 operation    the operation that the rule is about, as a number of Kafka's AclOperation
@@ -429,7 +430,8 @@ describe_configs_response.configs.value    value of the setting, null if it is s
 describe_configs_response.synonyms.value    value of the setting there, null if it is secret
 verify_only    1 to check that the partitions are in the transaction, without adding them
 zk_migration_ready    1 if it is ready for a migration from ZooKeeper
-zk_migration_state    0 none, 1 before the migration, 2 during it, 3 after it
+zk_migration_state    0 never in ZooKeeper, 1 the metadata is written to both, 2 before the
+    migration, 3 after it; Kafka 3.4 wrote 1 for 2
 """
 
 _LINE = re.compile(r"([\w.]+) {2,}(.*)")
