@@ -3,6 +3,8 @@
 import os
 
 import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 
 import wirescan
@@ -10,6 +12,7 @@ from tests.support.command import run
 from tests.support.object_names import GLOBS, NAMES, write_tree
 from tests.support.paths import AIVEN_STORAGE, CORPUS, ORDERS, TIERED_STORAGE
 from wirescan import Fault, FrameError, kafka
+from wirescan.export.hive_layout import Layout
 from wirescan.files import source
 from wirescan.files.source import expand, get_size, list_files, open_ranges, read_range
 from wirescan.files.store_errors import redact_url
@@ -148,8 +151,7 @@ def test_the_command_reads_urls(objects, tmp_path):
     out = tmp_path / "out.parquet"
     result = run("convert", url, out, "--columns", "offset,key", "--no-query")
     assert result.exit_code == 0, result.output
-    parquet = pytest.importorskip("pyarrow.parquet")
-    assert parquet.read_table(out).num_rows == 27_708
+    assert pq.read_table(out).num_rows == 27_708
     result = run("verify", url)
     assert result.exit_code == 0, result.output
     assert "27,708 records" in result.output and "clean" in result.output
@@ -263,3 +265,29 @@ def test_tables_of_polars_and_arrow_read_urls(objects):
     scanned = wirescan.scan_polars(url, format="kafka.records").select("offset").collect()
     assert scanned.height == 27_708
     assert wirescan.dataset(url, format="kafka.records").count_rows() == 27_708
+
+
+@pytest.mark.parametrize("form", ["container", "account"])
+def test_a_delta_table_in_azure(azure, form):
+    """Without Spark: one file, and its commit."""
+    deltalake = pytest.importorskip("deltalake")
+    from wirescan.spark.delta_commit import DeltaTarget
+    from wirescan.spark.written_data import WrittenData
+
+    url = azure.url(f"tables/{form}")
+    if form == "account":
+        url = url.replace("az://", f"abfss://{ACCOUNT}.dfs.core.windows.net/")
+    target = DeltaTarget(url, Layout("kafka.records", ("offset",)))
+    rows = pa.table({"offset": np.arange(10)}, schema=target.file_schema)
+    with target.files.open_file("a.parquet") as file:
+        pq.write_table(rows, file)
+    size = azure.files.get_file_info(f"bucket/tables/{form}/a.parquet").size
+    target.commit([WrittenData("a.parquet", (), 10, size, '{"numRecords": 10}')], overwrite=False)
+    storage = {
+        "azure_storage_account_name": ACCOUNT,
+        "azure_storage_account_key": KEY,
+        "azure_storage_endpoint": f"{azure.address}/{ACCOUNT}",
+        "azure_allow_http": "true",
+    }
+    table = deltalake.DeltaTable(f"az://bucket/tables/{form}", storage_options=storage)
+    assert table.to_pyarrow_table()["offset"].to_pylist() == list(range(10))

@@ -202,15 +202,23 @@ def _parse_azure(authority: str) -> _AzureContainer:
     return _AzureContainer(account, first, key, cloud if endpoint in ("dfs", "blob") else "")
 
 
-def _connect_azure(authority: str, values: dict[str, str]) -> tuple[Any, str]:
+def resolve_azure(authority: str, values: Mapping[str, str]) -> tuple[str, dict[str, str]]:
+    """Return the container of a URL of Azure, and its options with the account and the login.
+
+    authority: of the URL, between the scheme and the path. values: its options. The container is
+    "" if the path has it. The option account_name is always in the result, and what the environment
+    has for this account. Raises ValueError for a URL without an account.
+    """
+    values = dict(values)
     container = _parse_azure(authority)
     known = next(filter(None, map(os.environ.get, AZURE_ACCOUNT_VARIABLES)), "")
-    account = values.pop("account_name", "") or container.account or known
+    account = values.get("account_name") or container.account or known
     if not account:
         raise ValueError(
             "the URL has no account of Azure: set AZURE_STORAGE_ACCOUNT, or use "
             "abfs://<container>@<account>.dfs.core.windows.net/"
         )
+    values["account_name"] = account
     if container.key:
         values["account_key"] = container.key
     elif account == known and not LOGINS & values.keys():
@@ -220,17 +228,21 @@ def _connect_azure(authority: str, values: dict[str, str]) -> tuple[Any, str]:
     if container.domain and container.domain != AZURE_DOMAIN:
         values.setdefault("blob_storage_authority", f".blob.{container.domain}")
         values.setdefault("dfs_storage_authority", f".dfs.{container.domain}")
+    return container.name, values
+
+
+def _connect_azure(authority: str, options: dict[str, str]) -> tuple[Any, str]:
+    container, values = resolve_azure(authority, options)
     if AZURE_URL_OPTIONS & values.keys():
-        root = f"abfs://{container.name}@{account}.dfs.{AZURE_DOMAIN}"
-        return _open_url(root, values)[0], container.name
+        root = f"abfs://{container}@{values.pop('account_name')}.dfs.{AZURE_DOMAIN}"
+        return _open_url(root, values)[0], container
     endpoint = values.pop("endpoint_override", "")
-    scheme, separator, host = endpoint.rpartition("://")
+    scheme, _, host = endpoint.rpartition("://")
     if endpoint:
         for name in "blob_storage", "dfs_storage":
             values[f"{name}_authority"] = host.rstrip("/")
             values[f"{name}_scheme"] = scheme or "https"
-    file_system = _import_file_systems().AzureFileSystem
-    return _make(file_system, {"account_name": account, **values}), container.name
+    return _make(_import_file_systems().AzureFileSystem, values), container
 
 
 def _make(file_system: Any, values: dict[str, Any]) -> Any:

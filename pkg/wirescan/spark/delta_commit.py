@@ -25,7 +25,7 @@ import pyarrow.parquet as pq
 from wirescan.export.hive_layout import By, Layout
 from wirescan.files import object_store
 from wirescan.files.object_store import URL, redact_url
-from wirescan.files.store_connection import find_options, get_store_kind
+from wirescan.files.store_connection import find_options, get_store_kind, resolve_azure
 from wirescan.files.store_errors import convert_error
 from wirescan.frames import to_arrow
 from wirescan.frames.optional_packages import name_package
@@ -45,6 +45,7 @@ STORAGE_OPTIONS = {
         "force_virtual_addressing": "aws_virtual_hosted_style_request",
     },
     "abfs": {
+        "account_name": "azure_storage_account_name",
         "account_key": "azure_storage_account_key",
         "sas_token": "azure_storage_sas_token",
         "client_id": "azure_storage_client_id",
@@ -233,11 +234,22 @@ def _make_uri(url: str) -> tuple[str, dict[str, str]]:
                 "access_key": object_store.unquote(key),
                 "secret_key": object_store.unquote(secret),
             }
+    elif kind == "abfs":
+        scheme = "az"
+        host, values = resolve_azure(authority, values)
+        if not host:
+            host, _, path = path.lstrip("/").partition("/")
+            path = f"/{path}"
     elif login:
         host = f"{login.partition(':')[0]}@{host}"
     names: Mapping[str, str] = STORAGE_OPTIONS.get(kind, {})
     storage = {"retry_timeout": RETRY_TIMEOUT}
     storage |= {names[name]: value for name, value in values.items() if name in names}
+    endpoint = values.get("endpoint_override")
+    if kind == "abfs" and endpoint is not None:
+        # The path of a server that is not Azure's begins with the account.
+        storage["azure_storage_endpoint"] = f"{endpoint.rstrip('/')}/{values['account_name']}"
+        storage["azure_allow_http"] = str(endpoint.startswith("http://")).lower()
     endpoint = storage.get("aws_endpoint_url")
     if endpoint is not None:
         if "://" not in endpoint:
