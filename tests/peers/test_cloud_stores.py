@@ -27,7 +27,8 @@ SERVERS = {"azure": Azurite, "google": FakeGcs}
 CLOSED_PORT = "http://127.0.0.1:9"
 
 
-@pytest.fixture(scope="module", params=SERVERS)
+# The server of Google Cloud is built from source for minutes, so only the nightly run has it.
+@pytest.fixture(scope="module", params=["azure", pytest.param("google", marks=pytest.mark.nightly)])
 def objects(request):
     with SERVERS[request.param]() as store:
         for name in NAMES:
