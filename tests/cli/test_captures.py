@@ -56,9 +56,16 @@ def test_commands_read_the_format_of_the_connections(name, tmp_path):
     assert find_chosen(run("scan", path))[0] == inner
     expected = run("scan", path, "--format", inner)
     assert run("scan", path).stdout == expected.stdout
-    # `stat` counts exchanges.
-    assert find_chosen(run("stat", path))[0] == f"{inner.partition('.')[0]}.exchanges"
-    assert find_chosen(run("report", path, "-o", tmp_path / "report.html"))[0] == outermost
+    # `stat` and `report` count exchanges.
+    exchanges = f"{inner.partition('.')[0]}.exchanges"
+    report = ("report", path, "-o", tmp_path / "report.html")
+    assert find_chosen(run("stat", path))[0] == exchanges
+    assert find_chosen(run(*report))[0] == exchanges
+    # With --deep they count what is inside frames.
+    has_frames_inside = outermost != "kafka.requests"
+    assert find_chosen(run(*report, "--deep"))[0] == (outermost if has_frames_inside else exchanges)
+    if has_frames_inside:
+        assert find_chosen(run("stat", path, "--deep"))[0] == outermost
     result = run("convert", path, tmp_path / "out.parquet", "--engine", "local")
     assert find_chosen(result)[0] == inner
     assert pq.read_table(tmp_path / "out.parquet").num_rows == len(wirescan.scan(path, inner))

@@ -6,10 +6,10 @@ import numpy as np
 import pytest
 
 import wirescan
-from tests.support.captured_conversations import INFO, converse
+from tests.support.captured_conversations import INFO, acknowledge, converse, publish
 from tests.support.command import parse_lines, run
 from tests.support.paths import CORPUS
-from wirescan import nats
+from wirescan import liftbridge, nats, thrift
 from wirescan.cli.support import latencies
 from wirescan.cli.support.latencies import Latencies, round_times
 from wirescan.reading.captures import find_exchanges
@@ -120,12 +120,71 @@ def test_latencies_are_printed_as_a_table():
     lines = result.stdout.splitlines()
     head = next(i for i, line in enumerate(lines) if line.split()[:1] == ["latency"])
     assert lines[head].split() == [
-        *("latency", "exchanges", "answered", "min", "median", "p95", "p99", "max")
+        *("latency", "exchanges", "answered", "errors", "min", "median", "p95", "p99", "max")
     ]
     rows = [line.split() for line in lines[head + 1 : head + 8]]
     assert [row[:3] for row in rows if row[0] == "add"] == [["add", "2", "2"]]
-    assert [row for row in rows if row[0] == "tell"] == [["tell", "1", "0", *"-----"]]
+    assert [row for row in rows if row[0] == "tell"] == [["tell", "1", "0", "0", *"-----"]]
     assert len({len(line) for line in lines[head : head + 8]}) == 1
+
+
+@pytest.mark.parametrize(
+    "name, turns, errors",
+    [
+        (
+            "nats.exchanges",
+            [
+                (1, INFO),
+                *((0, nats.encode_pub("a", b"", reply=f"in.{n}")) for n in range(4)),
+                (1, nats.encode_msg("in.0", "9", b"", status=503)),
+                (1, nats.encode_msg("in.1", "9", b"", status=100)),
+                (1, nats.encode_msg("in.2", "9", b"good")),
+            ],
+            {"a": 1},
+        ),
+        (
+            "liftbridge.exchanges",
+            [
+                (1, INFO),
+                *((0, publish(b"v", name)) for name in ("one", "two")),
+                (1, acknowledge(1, "one")),
+                (1, acknowledge(0, "two", ack_error=liftbridge.AckError.TOO_LARGE)),
+            ],
+            {"events": 1},
+        ),
+    ],
+)
+def test_responses_that_are_errors_are_counted(name, turns, errors, tmp_path):
+    path = tmp_path / "capture.pcap"
+    path.write_bytes(converse(*turns).to_pcap())
+    found = json.loads(run("stat", path, "--format", name, "--json").stdout)["total"]["latency"]
+    assert {group: counts["errors"] for group, counts in found.items()} == errors
+
+
+@pytest.mark.parametrize(
+    "capture, column, is_error",
+    [
+        ("kafka.pcap", "error_code", lambda code: code != 0),
+        ("thrift.pcapng", "reply_type", lambda kind: kind == thrift.MessageType.EXCEPTION),
+    ],
+)
+def test_errors_of_calls_and_apis_are_counted(capture, column, is_error):
+    total = json.loads(run("stat", CAPTURES / capture, "--json").stdout)["total"]
+    table = wirescan.scan(CAPTURES / capture, f"{capture.partition('.')[0]}.exchanges")
+    errors = sum(group["errors"] for group in total["latency"].values())
+    assert errors == is_error(table[column]).sum() > 0
+    assert total["frame_bytes"] == (table["request_size"] + table["response_size"]).sum()
+
+
+def test_names_of_groups_are_bounded(tmp_path):
+    path = tmp_path / "capture.pcap"
+    subjects = ["s" * 5000 + end for end in "abc"]
+    turns = [(0, nats.encode_pub(subject, b"", reply="in")) for subject in subjects]
+    path.write_bytes(converse((1, INFO), *turns).to_pcap())
+    counted = Latencies()
+    counted.add(wirescan.scan(path, "nats.exchanges"))
+    (name,) = counted.make_summary()
+    assert name == "s" * latencies.LONGEST_NAME + "..."
 
 
 def test_windows_are_one_group():

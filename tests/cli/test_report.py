@@ -12,11 +12,15 @@ import pytest
 from click.testing import CliRunner
 
 import wirescan
+from tests.support.captured_conversations import INFO, converse
+from wirescan import nats, pcap
 from wirescan.cli.main import main
+from wirescan.cli.support.latencies import SHOWN_GROUPS
 from wirescan.cli.support.report_numbers import (
     MAP_BUCKETS,
     MAX_FAULTS,
     MAX_FILES,
+    MAX_LATENCIES,
     TIME_BUCKETS,
     ByteMap,
     FileMap,
@@ -34,7 +38,7 @@ NAME = "<script>alert(1)<!--&\"'.log"
 def run(*args: str) -> str:
     result = CliRunner().invoke(main, list(args))
     assert result.exit_code in (0, 1), result.output
-    return result.output
+    return result.stdout
 
 
 def embedded_json(page: str) -> str:
@@ -246,6 +250,7 @@ class TableReader(HTMLParser):
     def __init__(self) -> None:
         super().__init__()
         self.tables: list[list[list[str]]] = []
+        self.is_in_cell = False
 
     def handle_starttag(self, tag: str, attrs: list) -> None:
         if tag == "table":
@@ -254,9 +259,14 @@ class TableReader(HTMLParser):
             self.tables[-1].append([])
         if tag in ("td", "th"):
             self.tables[-1][-1].append("")
+            self.is_in_cell = True
+
+    def handle_endtag(self, tag: str) -> None:
+        if tag in ("td", "th"):
+            self.is_in_cell = False
 
     def handle_data(self, text: str) -> None:
-        if self.tables and self.tables[-1] and self.tables[-1][-1]:
+        if self.is_in_cell:
             self.tables[-1][-1][-1] += text
 
 
@@ -381,3 +391,89 @@ def test_labels_of_frames_that_state_no_records(tmp_path: Path) -> None:
     assert "kinds|FRAMED_BINARY: 17|" in lines
     assert "Frequent methods" in lines
     assert "method|first bytes|at least|at most|share|" in lines
+
+
+# ---- captures of packets
+
+CAPTURES = LOG.parents[2] / "pcap"
+
+
+def read_tables(page: str) -> list[list[list[str]]]:
+    """Return the cells of each table of a page."""
+    reader = TableReader()
+    reader.feed(page.split('<script type="application/json"', maxsplit=1)[0])
+    return reader.tables
+
+
+@pytest.mark.parametrize("capture", ["kafka.pcap", "thrift.pcapng", "lumberjack.pcap"])
+def test_captures_have_the_latencies_of_stat(capture: str, tmp_path: Path) -> None:
+    out = tmp_path / "r.html"
+    path = str(CAPTURES / capture)
+    run("report", path, "-o", str(out))
+    data = read_data(out)
+    total = json.loads(run("stat", path, "--json"))["total"]
+    assert data["format"] == f"{capture.partition('.')[0]}.exchanges"
+    assert data["total"] == total
+    assert data["latency_count"] == len(total["latency"]) > 0
+    # The cells are those that `stat` prints.
+    printed = run("stat", path).partition("  latency  ")[2].splitlines()
+    lines = [re.split(r" {2,}", line.strip()) for line in printed[: len(total["latency"]) + 1]]
+    (table,) = [rows for rows in read_tables(out.read_text()) if rows[0][:1] == ["group"]]
+    assert table[0][1:] == lines[0]
+    assert table[1:] == lines[1:]
+    run("report", path, "--markdown", "-o", str(out))
+    for line in lines:
+        assert "  ".join(line) in re.sub(" {2,}", "  ", out.read_text())
+
+
+def test_frames_of_captures_have_no_latencies_and_no_map(tmp_path: Path) -> None:
+    out = tmp_path / "r.html"
+    for format in ("kafka.requests", "kafka.exchanges"):
+        run("report", str(CAPTURES / "kafka.pcap"), "--format", format, "-o", str(out))
+        assert ("<h2>Latencies</h2>" in out.read_text()) == (format == "kafka.exchanges")
+        assert "<h2>Files</h2>" not in out.read_text()
+        assert read_data(out)["maps"] == []
+    run("report", str(CAPTURES / "kafka.pcap"), "--format", "pcap.blocks", "-o", str(out))
+    assert "<h2>Files</h2>" in out.read_text()
+
+
+def test_exchanges_without_a_response_count_over_time(tmp_path: Path) -> None:
+    path, out = tmp_path / "capture.pcap", tmp_path / "r.html"
+    asked = [(0, nats.encode_pub("a", b"", reply=f"in.{n}")) for n in range(3)]
+    path.write_bytes(converse((1, INFO), *asked, (1, nats.encode_msg("in.1", "1", b""))).to_pcap())
+    run("report", str(path), "-o", str(out))
+    data = read_data(out)
+    assert data["counted"] == "exchanges"
+    assert sum(bucket["records"] for bucket in data["rate"]) == 3
+    assert data["directories"][0]["records"] == 3
+
+
+def test_faults_of_captures_have_the_position_in_the_stream(tmp_path: Path) -> None:
+    path, out = tmp_path / "capture.pcap", tmp_path / "r.html"
+    first = nats.encode_pub("a", b"1", reply="in")
+    capture = converse((1, INFO), (0, first), (0, b"NONSENSE\r\n"))
+    path.write_bytes(capture.to_pcap())
+    run("report", str(path), "-o", str(out))
+    data = read_data(out)
+    assert [fault["position"] for fault in data["faults"]] == [len(first)]
+    assert bytes.fromhex(data["faults"][0]["near"]) == b"NONSENSE\r\n"
+
+
+def test_latencies_of_many_subjects_keep_the_page_small(tmp_path: Path) -> None:
+    out = tmp_path / "r.html"
+    asked = [
+        (0, nats.encode_pub(f"<b>{n}" + "x" * 400, b"", reply=f"in.{n}"))
+        for n in range(MAX_LATENCIES + 100)
+    ]
+    raw = converse((1, INFO), *asked).to_pcap()
+    for number in range(MAX_FILES):
+        (tmp_path / f"{number:03}.pcap").write_bytes(raw if number < 20 else pcap.encode_pcap([]))
+    run("report", str(tmp_path), "--format", "nats.exchanges", "-o", str(out))
+    data = read_data(out)
+    assert data["latency_count"] == MAX_LATENCIES + 100
+    assert len(data["total"]["latency"]) == MAX_LATENCIES
+    assert {len(file["latency"]) for file in data["files"]} == {0, SHOWN_GROUPS}
+    page = out.read_text()
+    assert f"{MAX_LATENCIES} of {MAX_LATENCIES + 100} groups" in page
+    assert "<b>" not in page.replace(embedded_json(page), "")
+    assert len(page) < 500_000

@@ -15,6 +15,8 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner
 
+from tests.support.captured_conversations import INFO, converse
+from wirescan import nats
 from wirescan.cli.main import main
 
 pytestmark = pytest.mark.peers
@@ -32,8 +34,11 @@ page.querySelectorAll("details").forEach(e=>e.open=true);
 const select=page.getElementById("fault");
 select.value=select.options[1].value;select.dispatchEvent(new Event("change"));
 const root=page.documentElement;
+const heading=[...page.querySelectorAll("h2")].find(e=>e.textContent==="Latencies");
+const table=heading?heading.nextElementSibling.nextElementSibling:page.createElement("p");
 const wide=[...page.querySelectorAll(".wide,pre")].filter(e=>e.scrollWidth>e.clientWidth);
 document.body.dataset.measured=JSON.stringify({client:root.clientWidth,scroll:root.scrollWidth,
+latencies:[...table.querySelectorAll("tr")].map(e=>[...e.cells].map(e=>e.textContent)),
 charts:[...page.querySelectorAll("svg")].map(e=>e.getBoundingClientRect().width),
 reachable:wide.every(e=>e.tabIndex===0),named:[...page.querySelectorAll("svg")].every(
 e=>e.getAttribute("aria-label")),shown:page.getElementById("shown").textContent,
@@ -131,6 +136,31 @@ def test_page_has_no_error_and_fits_a_phone(page, tmp_path):
     assert measured["named"]
     assert measured["background"] == "light dark"
     assert measured["shown"] == "2 shown"
+
+
+@pytest.mark.usefixtures("chromium")
+def test_latencies_of_a_capture_fit_a_phone(tmp_path):
+    subjects = ("short", "a.subject" * 30, "<img/src=x/onerror=alert(1)>")
+    turns = [(1, INFO)]
+    for number, subject in enumerate(subjects):
+        turns.append((0, nats.encode_pub(subject, b"", reply=f"in.{number}")))
+        turns.append((1, nats.encode_msg(f"in.{number}", "1", b"", status=503)))
+    path, out = tmp_path / "capture.pcap", tmp_path / "report.html"
+    path.write_bytes(converse(*turns, (0, b"NONSENSE\r\n")).to_pcap())
+    result = CliRunner().invoke(main, ["report", str(path), "-o", str(out)])
+    assert result.exit_code == 1, result.output
+    run = run_chromium(tmp_path, out.read_text(), "--dump-dom")
+    assert list_console_lines(run) == []
+    measured = read_measured(run)
+    assert measured["client"] == measured["scroll"] == PHONE_WIDTH
+    assert len(measured["charts"]) == 2
+    assert measured["reachable"]
+    assert measured["shown"] == "1 shown"
+    groups = [row[:4] for row in measured["latencies"]]
+    assert groups[0] == ["group", "exchanges", "answered", "errors"]
+    assert sorted(groups[1:]) == sorted(
+        [subject[:200] + "..." * (len(subject) > 200), "1", "1", "1"] for subject in subjects
+    )
 
 
 @pytest.mark.usefixtures("chromium")

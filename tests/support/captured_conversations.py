@@ -61,8 +61,10 @@ def converse(*turns, port=4222):
     return capture
 
 
-def acknowledge(offset, correlation_id, inbox="acks"):
-    ack = liftbridge.encode_ack(stream="s", offset=offset, correlation_id=correlation_id)
+def acknowledge(offset, correlation_id, inbox="acks", ack_error=liftbridge.AckError.OK):
+    ack = liftbridge.encode_ack(
+        stream="s", offset=offset, correlation_id=correlation_id, ack_error=ack_error
+    )
     return nats.encode_msg(inbox, "1", bytes(ack))
 
 

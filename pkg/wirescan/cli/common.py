@@ -298,6 +298,7 @@ class FormatCommand(click.Command):
             reads_pipes=self._reads_pipes,
             reads_connections=self._reads_connections and not is_growing,
             reads_exchanges=self._reads_exchanges,
+            opens_frames=context.params.get("deep", False),
         )
         if not options:
             return chosen

@@ -5,7 +5,7 @@ Exchanges are found in captures, because they have the times of packets.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Protocol
 
@@ -109,6 +109,8 @@ class ExchangeFormat:
             gets the same frames twice.
         columns, meanings: as in `Format`, for the columns of `dtype`.
         grouped_by: the column whose values have statistics of their own.
+        find_errors: a function of a table of exchanges that returns a bool array: the rows whose
+            response is an error, for the statistics. None: no response is known as an error.
     """
 
     name: str
@@ -119,3 +121,4 @@ class ExchangeFormat:
     columns: Mapping[str, Column] = field(default_factory=dict)
     meanings: Mapping[str, str] = field(default_factory=dict)
     grouped_by: str | None = None
+    find_errors: Callable[[FrameTable], np.ndarray] | None = None

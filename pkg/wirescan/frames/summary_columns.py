@@ -2,8 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+if TYPE_CHECKING:
+    from wirescan.frames.table import FrameTable
 
 
 @dataclass(frozen=True)
@@ -11,8 +17,8 @@ class SummaryColumns:
     """The columns of a format that a summary counts.
 
     A summary always has the number, bytes, sizes, times, kinds and faults of outermost frames.
-    Their formats declare the first five attributes. The format whose frames are counted inside
-    them (`Display.counted_as`) declares the others.
+    Their formats declare the attributes up to `unopened`. The format whose frames are counted
+    inside them (`Display.counted_as`) declares the others.
 
     Attributes:
         codec: the column of the codec that compresses the payload of a frame. The number 0 stands
@@ -20,6 +26,8 @@ class SummaryColumns:
             frames are opened, also the frames inside and their decompressed bytes.
         latency: the column of the time from a request to its response, in ns. For each value of
             `Display.grouped_by` the frames are counted, and the times have quantiles.
+        find_errors: a function of a table of exchanges that returns a bool array: the rows whose
+            response is an error. Optional: the errors of each group are counted beside `latency`.
         values: columns for each of whose values the frames are counted.
         flags: columns of 0 and 1, with names that begin with is_. Frames with 1 are counted. The
             map of `wirescan report` shows frames with the first flag apart.
@@ -32,6 +40,7 @@ class SummaryColumns:
 
     codec: str | None = None
     latency: str | None = None
+    find_errors: Callable[[FrameTable], np.ndarray] | None = None
     values: tuple[str, ...] = ()
     flags: tuple[str, ...] = ()
     unopened: str = "frame"

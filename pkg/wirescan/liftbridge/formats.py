@@ -345,6 +345,7 @@ EXCHANGES = ExchangeFormat(
     },
     meanings=MEANINGS["liftbridge.exchanges"],
     grouped_by="subject",
+    find_errors=lambda table: table["ack_error"] != AckError.OK,
 )
 MESSAGES = Format(
     "liftbridge.messages",

@@ -10,6 +10,7 @@ from wirescan.frames.pairing import copy_places, make_rows, pair_in_order, selec
 from wirescan.frames.value_numbers import number_values
 from wirescan.nats.constants import Kind
 
+FIRST_ERROR = 400  # of the numbers of a status: 503 says that nobody replies
 PUBLISHED = (Kind.PUB, Kind.HPUB, Kind.MSG, Kind.HMSG)
 EXCHANGE_COLUMNS = np.dtype(
     [

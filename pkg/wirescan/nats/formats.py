@@ -158,6 +158,7 @@ EXCHANGES = ExchangeFormat(
     exchanges.pair_requests,
     meanings=MEANINGS["nats.exchanges"],
     grouped_by="subject",
+    find_errors=lambda table: table["status"] >= exchanges.FIRST_ERROR,
 )
 MESSAGES = Format(
     "nats.messages",

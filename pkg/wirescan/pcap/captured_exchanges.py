@@ -94,7 +94,7 @@ def _make_format(format: Format, exchange: ExchangeFormat) -> Format:
         display=Display(
             shown=(*SHOWN, *list_names(exchange.dtype)),
             grouped_by=exchange.grouped_by,
-            summary=SummaryColumns(latency="latency"),
+            summary=SummaryColumns(latency="latency", find_errors=exchange.find_errors),
         ),
     )
 

@@ -361,6 +361,7 @@ EXCHANGES = ExchangeFormat(
     },
     meanings=MEANINGS["thrift.exchanges"],
     grouped_by="method",
+    find_errors=lambda table: table["reply_type"] == MessageType.EXCEPTION,
 )
 MESSAGES = Format(
     "thrift.messages",

@@ -15,6 +15,7 @@ import numpy as np
 
 from wirescan.cli.input import is_pipe, read_first_contents
 from wirescan.cli.output import format_path, print_message
+from wirescan.cli.support.tally import find_counted_format
 from wirescan.files.source import URL
 from wirescan.frames.conversation import ConnectionGroup
 from wirescan.frames.format import Format
@@ -45,6 +46,7 @@ def choose_format(
     reads_pipes: bool = True,
     reads_connections: bool = False,
     reads_exchanges: bool = False,
+    opens_frames: bool = False,
 ) -> Format:
     """Return the format to read paths in, and print a message if it is not `default`.
 
@@ -55,6 +57,8 @@ def choose_format(
         reads_pipes: look at the first bytes of pipes. Otherwise they have the default.
         reads_connections: the format of captures is that of their connections, if there is one.
         reads_exchanges: ... or that of the exchanges of the connections, if there are some.
+        opens_frames: the command counts what is inside frames. Then exchanges are not chosen for
+            frames that contain others.
 
     Raises:
         ValueError: if the format is in doubt, or the paths have different formats. The message
@@ -90,7 +94,9 @@ def choose_format(
                 chosen = (
                     protocol if default.within is None else find_inner(format_of(protocol)).name
                 )
-                exchanges = find_exchanges(format_of(protocol)) if reads_exchanges else None
+                is_opened = opens_frames and find_counted_format(format_of(protocol)) is not None
+                wants_exchanges = reads_exchanges and not is_opened
+                exchanges = find_exchanges(format_of(protocol)) if wants_exchanges else None
                 chosen = chosen if exchanges is None else exchanges.name
                 reason = _describe_choice(protocol, groups)
             elif counts:

@@ -1,6 +1,7 @@
 """The times from requests to their responses, for each API, method or subject.
 
-Times are counted with three digits, so memory does not grow with the number of exchanges.
+`wirescan stat` and `wirescan report` show them. Times are counted with three digits, so memory does
+not grow with the number of exchanges.
 """
 
 from __future__ import annotations
@@ -17,10 +18,14 @@ from wirescan.frames.value_numbers import number_values
 from wirescan.frames.value_text import escape_bytes
 
 MOST_GROUPS = 1000
+LONGEST_NAME = 200  # characters of the name of a group
 OTHERS = "(others)"
 ALL = "all"
 DIGITS = 3  # of a time
 PERCENTS = {"median": 50, "p95": 95, "p99": 99}
+QUANTILES = ("min", *PERCENTS, "max")
+SHOWN_GROUPS = 20
+COUNTED = ("exchanges", "answered", "errors")  # what is counted of a group
 
 
 class Latencies:
@@ -32,36 +37,78 @@ class Latencies:
     def __init__(self) -> None:
         self._counts: Counter[str] = Counter()
         self._answered: Counter[str] = Counter()
+        self._errors: Counter[str] = Counter()
+        self._knows_errors = False
         self._times: dict[str, Quantiles] = {}
 
     def add(self, table: FrameTable) -> None:
         """Count the exchanges of a table without bad rows."""
-        column = table.format.display.summary.latency
-        latencies = table[column]
-        null = table.format.get_column(column).null
+        summary = table.format.display.summary
+        assert summary.latency is not None
+        latencies = table[summary.latency]
+        null = table.format.get_column(summary.latency).null
+        is_answered = table["response_size"] > 0
+        is_error = np.zeros(len(table), bool)
+        if summary.find_errors is not None:
+            self._knows_errors = True
+            is_error = is_answered & summary.find_errors(table)
         for name, rows in _iter_groups(table):
+            name = _shorten(name)
             if name not in self._counts and len(self._counts) >= MOST_GROUPS:
                 name = OTHERS
             self._counts[name] += len(rows)
-            self._answered[name] += int((table["response_size"][rows] > 0).sum())
+            self._answered[name] += int(is_answered[rows].sum())
+            self._errors[name] += int(is_error[rows].sum())
             times = latencies[rows][latencies[rows] != null]
             self._times.setdefault(name, Quantiles(PERCENTS)).add(round_times(times))
 
     def make_summary(self) -> dict[str, Any]:
         """Return what is known of each group, the largest one first.
 
-        `exchanges` is their number, and `answered` that of those with a response. `ns` has the
-        quantiles of their times.
+        `exchanges` is their number, `answered` that of those with a response, and `errors` that of
+        responses that are errors, if the format says which. `ns` has the quantiles of their times.
         """
         names = sorted(self._counts, key=lambda name: (-self._counts[name], name))
         return {
             name: {
                 "exchanges": self._counts[name],
                 "answered": self._answered[name],
+                **({"errors": self._errors[name]} if self._knows_errors else {}),
                 "ns": self._times[name].make_summary(),
             }
             for name in names
         }
+
+
+def measure_exchanges(table: FrameTable) -> np.ndarray:
+    """Return the bytes of each request and its response together: int64."""
+    sizes: np.ndarray = table["request_size"] + table["response_size"]
+    return sizes
+
+
+def list_cells(groups: dict[str, Any], most: int) -> list[tuple[str, ...]]:
+    """Return the cells of a table of latencies: the names of its columns, and its first rows.
+
+    groups: a result of `Latencies.make_summary`. most: the largest number of rows. The first cell
+    of a row is the name of its group.
+    """
+    counted = [name for name in COUNTED if any(name in group for group in groups.values())]
+    rows: list[tuple[str, ...]] = [("", *counted, *QUANTILES)]
+    for name, group in list(groups.items())[:most]:
+        times = group["ns"]
+        texts = [format_duration(times[key]) if times else "-" for key in QUANTILES]
+        rows.append((name, *(f"{group[key]:,}" for key in counted), *texts))
+    return rows
+
+
+def format_duration(nanoseconds: int) -> str:
+    """Return a time for people, such as "1.2 ms"."""
+    size = float(nanoseconds)
+    for unit in ("ns", "us", "ms"):
+        if abs(size) < 1000:
+            return f"{size:.3g} {unit}"
+        size /= 1000
+    return f"{size:,.0f} s" if size >= 1000 else f"{size:.3g} s"
 
 
 def round_times(times: np.ndarray) -> np.ndarray:
@@ -90,3 +137,8 @@ def _iter_groups(table: FrameTable) -> Iterator[tuple[str, np.ndarray]]:
     (numbers,) = number_values((table, rows, column))
     for _, chosen in iter_groups(numbers, rows):
         yield escape_bytes(table.bytes(int(chosen[0]), column) or b""), chosen
+
+
+def _shorten(name: str) -> str:
+    """Return the beginning of a long name. Groups with one beginning are one group."""
+    return name if len(name) <= LONGEST_NAME else name[:LONGEST_NAME] + "..."

@@ -15,8 +15,15 @@ import numpy as np
 
 from wirescan.cli.output import name_path
 from wirescan.cli.support.findings import Line, Report
+from wirescan.cli.support.latencies import SHOWN_GROUPS
 from wirescan.cli.support.report_sample import CodecSample, WhatIf
-from wirescan.cli.support.tally import Tally, count_piece, find_counted_format, has_time
+from wirescan.cli.support.tally import (
+    Tally,
+    count_piece,
+    find_counted_format,
+    has_time,
+    measure_frames,
+)
 from wirescan.core.fault import Fault
 from wirescan.core.gather import Places
 from wirescan.export.sketches import FrequentValues
@@ -31,6 +38,7 @@ MAX_FILES = 200  # files that have a map and counts of their own
 MAX_FAULTS = 500  # faults that a report lists
 MAX_FINDINGS = 200  # findings of `wirescan verify` that a report lists
 MAX_DIRECTORIES = 200  # directories that a report lists
+MAX_LATENCIES = 200  # APIs, methods or subjects whose latencies a report lists
 MAX_KEYS = 20  # keys that a report lists
 NEAR = 64  # bytes that are shown from the start of a fault
 KEY_BYTES = 64  # bytes of a key that are shown
@@ -113,7 +121,8 @@ class ReportData:
     """What a report shows. Each list is bounded, and a number has the true total.
 
     counted: what the counts over time and of directories are of: "records", or "frames" where
-        frames do not state their records.
+        frames do not state their records, or "exchanges".
+    has_maps: whether the frames have positions in the files. Those of captures have not.
     key_column: the column of the frequent keys.
     """
 
@@ -121,6 +130,7 @@ class ReportData:
     deep: bool
     counted: str = "records"
     key_column: str = "key"
+    has_maps: bool = True
     total: dict[str, Any] = field(default_factory=dict)
     files: list[dict[str, Any]] = field(default_factory=list)
     file_count: int = 0
@@ -128,6 +138,7 @@ class ReportData:
     time_width: int = 0  # milliseconds in a bucket of `rate`
     rate: list[TimeBucket] = field(default_factory=list)
     sizes: list[SizeBucket] = field(default_factory=list)
+    latency_count: int = 0  # groups in `total["latency"]`, where the largest ones are listed
     findings: list[dict[str, Any]] = field(default_factory=list)
     finding_count: int = 0
     verified: dict[str, Any] = field(default_factory=dict)  # the summary of `wirescan verify`
@@ -264,7 +275,10 @@ class ReportNumbers:
         self._format = format
         self._inner = find_counted_format(format) if deep else None
         counted = "frames" if format.display.record_count is None else "records"
-        self._data = ReportData(format.name, deep, counted)
+        if format.display.summary.latency is not None:
+            counted = "exchanges"
+        has_maps = format.make_reader is None
+        self._data = ReportData(format.name, deep, counted, has_maps=has_maps)
         if self._inner is not None and self._inner.display.grouped_by is not None:
             self._data.key_column = self._inner.display.grouped_by
         self._options: dict[str, Any] = {"errors": "mark", "check": check, "limits": limits}
@@ -314,11 +328,12 @@ class ReportNumbers:
             opened = map(self._count_inside, nested)  # one group is opened at a time
         count_piece([self._tally, self.total], piece, opened)
         self._verifier.verify_piece(piece)
-        self._map_piece(piece)
+        if self._data.has_maps:
+            self._map_piece(piece)
         self._list_faults(piece)
         good = piece.where(~piece.bad)
         records = _count_records(good)
-        self._sizes += np.bincount(np.frexp(good["size"])[1], minlength=SIZE_BUCKETS)
+        self._sizes += np.bincount(np.frexp(measure_frames(good))[1], minlength=SIZE_BUCKETS)
         directory = os.path.dirname(self._path)
         if directory not in self._directories:
             self._directories[directory] = DirectoryCounts(directory)
@@ -341,8 +356,11 @@ class ReportNumbers:
         data = self._data
         data.file_count += 1
         if len(data.files) < MAX_FILES:
-            data.files.append({"file": name_path(self._path), **self._tally.make_summary()})
-            data.maps.append(self._map.make_map(self._path))
+            summary = self._tally.make_summary()
+            _keep_largest_groups(summary, SHOWN_GROUPS)
+            data.files.append({"file": name_path(self._path), **summary})
+            if data.has_maps:
+                data.maps.append(self._map.make_map(self._path))
 
     def finish(self) -> ReportData:
         """Return the numbers of all files."""
@@ -350,6 +368,8 @@ class ReportNumbers:
         self._verifier.end_log()
         self._verifier.print_summary()
         data.total = self.total.make_summary()
+        data.latency_count = len(data.total.get("latency", {}))
+        _keep_largest_groups(data.total, MAX_LATENCIES)
         data.codecs = data.total.get("codecs", {})
         data.time_width = self._rate.width
         data.rate = self._rate.list_buckets()
@@ -407,12 +427,12 @@ class ReportNumbers:
     def _count_rate(self, good: FrameTable, records: np.ndarray) -> None:
         """Count the records of good frames by the last time that each frame has."""
         timed = [(n, column.unit) for n, column in self._format.columns.items() if column.unit]
-        if not timed or not len(good):
-            return
-        name, unit = timed[-1]
-        rows = has_time(good, name)
-        times = good[name][rows] // (UNITS[unit] // UNITS["ms"])
-        self._rate.add(times, records[rows])
+        is_counted = np.zeros(len(good), bool)
+        for name, unit in reversed(timed) if len(good) else ():
+            rows = has_time(good, name) & ~is_counted
+            is_counted |= rows
+            times = good[name][rows] // (UNITS[unit] // UNITS["ms"])
+            self._rate.add(times, records[rows])
 
     def _count_inside(self, inner: FrameTable) -> FrameTable:
         """Count the keys of opened frames, and take a sample of their bytes."""
@@ -431,12 +451,18 @@ class ReportNumbers:
         bad = piece.where(piece.bad)
         faults = self._data.faults
         self._data.fault_count += len(bad)
-        for row in bad.rows[: MAX_FAULTS - len(faults)]:
+        listed = bad[: MAX_FAULTS - len(faults)]
+        for row, position in zip(listed.rows, listed.positions.tolist()):
             buffer, start, size = int(row["buffer"]), int(row["start"]), int(row["size"])
             near = bytes(piece.buffers[buffer][start : start + min(size, NEAR)])
             name = bad.describe_fault(int(row["fault"])).name
-            position = piece.origins[buffer] + start
             faults.append(ListedFault(self._path, name, position, size, near.hex()))
+
+
+def _keep_largest_groups(summary: dict[str, Any], most: int) -> None:
+    """Remove the latencies of all groups but the largest ones from a summary of a `Tally`."""
+    if "latency" in summary:
+        summary["latency"] = dict(list(summary["latency"].items())[:most])
 
 
 def _count_records(good: FrameTable) -> np.ndarray:

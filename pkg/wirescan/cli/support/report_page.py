@@ -12,6 +12,7 @@ from html import escape
 from itertools import groupby
 from typing import Any
 
+from wirescan.cli.support.latencies import list_cells
 from wirescan.cli.support.losses import EXACT
 from wirescan.cli.support.report_numbers import FileMap, ListedFault, ReportData
 from wirescan.frames.value_text import format_time
@@ -74,7 +75,7 @@ def render_html(data: ReportData) -> str:
         '<meta name="viewport" content="width=device-width,initial-scale=1">'
         f"<title>wirescan report</title><style>{STYLE}</style></head><body><main>"
         f"<h1>wirescan report</h1><p>Format: {escape(data.format)}</p>"
-        f"<h2>Summary</h2>{_render_pairs(data.total)}"
+        f"<h2>Summary</h2>{_render_pairs(_select_summary(data))}{_render_latencies(data)}"
         f"{_render_maps(data)}{_render_rate(data)}{_render_sizes(data)}{_render_findings(data)}"
         f"{_render_codecs(data)}{_render_keys(data)}{_render_directories(data)}"
         f"{_render_faults(data)}</main>"
@@ -86,7 +87,8 @@ def render_html(data: ReportData) -> str:
 def render_markdown(data: ReportData) -> str:
     """Return the report as markdown; text from the input is in indented blocks only."""
     lines = ["# wirescan report", "", f"    format: {data.format}"]
-    lines += [f"    {name}: {json.dumps(value)}" for name, value in data.total.items()]
+    lines += [f"    {name}: {json.dumps(value)}" for name, value in _select_summary(data).items()]
+    lines += _list_latencies(data)
     lines += ["", f"## Verify: {len(data.findings):,} of {data.finding_count:,} findings", ""]
     lines += [f"    {json.dumps(finding)}" for finding in data.findings]
     lines += ["", f"## Faults: {len(data.faults):,} of {data.fault_count:,}", ""]
@@ -94,6 +96,25 @@ def render_markdown(data: ReportData) -> str:
         where = f"{json.dumps(fault.file)}: byte {fault.position}, {fault.size:,} bytes"
         lines.append(f"    {fault.fault} {where}")
     return "\n".join(lines) + "\n"
+
+
+def _select_summary(data: ReportData) -> dict[str, Any]:
+    """Return the parts of the total that no other part of the page has."""
+    return {name: value for name, value in data.total.items() if name != "latency"}
+
+
+def _list_latencies(data: ReportData) -> list[str]:
+    """Return the lines of markdown about latencies."""
+    groups = data.total.get("latency")
+    if not groups:
+        return []
+    cells = list_cells(groups, len(groups))
+    widths = [max(map(len, column)) for column in zip(*cells)]
+    lines = ["", f"## Latencies: {len(groups):,} of {data.latency_count:,} groups", ""]
+    for name, *texts in cells:
+        numbers = (text.rjust(width) for text, width in zip(texts, widths[1:]))
+        lines.append("    " + "  ".join([name.ljust(widths[0]), *numbers]))
+    return lines
 
 
 def _show_ascii(raw: bytes) -> str:
@@ -170,6 +191,8 @@ def _render_table(names: Sequence[str], rows: Iterable[Sequence[object]]) -> str
 
 def _render_maps(data: ReportData) -> str:
     """Return the map of each listed file, under one legend."""
+    if not data.has_maps:
+        return ""
     names = sorted({name for file_map in data.maps for name in file_map.bytes})
     others = [name for name in names if name not in COLOURS]
     colours = COLOURS | {
@@ -227,6 +250,19 @@ def _render_chart(label: str, heights: Sequence[int]) -> str:
     )
 
 
+def _render_latencies(data: ReportData) -> str:
+    """Return the times from requests to their responses, for each API, method or subject."""
+    groups = data.total.get("latency")
+    if not groups:
+        return ""
+    (_, *names), *rows = list_cells(groups, len(groups))
+    return (
+        "<h2>Latencies</h2><p>From the last byte of a request to the first byte of its response. "
+        f"{len(groups):,} of {data.latency_count:,} groups are listed, the largest first.</p>"
+        f"{_render_table(('group', *names), rows)}"
+    )
+
+
 def _render_rate(data: ReportData) -> str:
     if not data.rate:
         return ""
@@ -237,10 +273,11 @@ def _render_rate(data: ReportData) -> str:
     rows = [(format_time(bucket.start), bucket.records) for bucket in data.rate]
     first = format_time(data.rate[0].start)
     last = format_time(data.rate[-1].start)
+    subject = "An exchange" if counted == "exchanges" else "A frame"
     note = "A frame that does not state its records counts as 1." if counted == "records" else ""
     return (
         f"<h2>{counted.capitalize()} over time</h2>{_render_chart(label, heights)}"
-        f"<p>{first} to {last}, in steps of {width}. A frame counts at its last time. {note}"
+        f"<p>{first} to {last}, in steps of {width}. {subject} counts at its last time. {note}"
         f"</p><details><summary>Table of {counted} over time</summary>"
         f"{_render_table(('from', counted), rows)}</details>"
     )

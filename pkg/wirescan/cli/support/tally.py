@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from wirescan.cli.support.latencies import Latencies
+from wirescan.cli.support.latencies import Latencies, measure_exchanges
 from wirescan.cli.support.log_offsets import Offsets, fill_first_offsets
 from wirescan.cli.support.quantiles import Quantiles
 from wirescan.core.fault import Fault
@@ -72,8 +72,9 @@ class Tally:
         good = _select_good_rows(table)
         self._count_faults(table.where(table.bad))
         self._count["frames"] += len(good)
-        self._count["frame_bytes"] += int(good["size"].sum(dtype=np.int64))
-        self._frame_sizes.add(good["size"])
+        sizes = measure_frames(good)
+        self._count["frame_bytes"] += int(sizes.sum(dtype=np.int64))
+        self._frame_sizes.add(sizes)
         self._extend_time_range(good)
         self._kinds.update(_count_kinds(good))
         counted = self._format.display.record_count
@@ -85,7 +86,7 @@ class Tally:
         columns = self._format.display.summary
         if columns.codec is not None:
             self._count_by_codec(good[columns.codec], good["size"], "frames", "bytes")
-        if columns.latency is not None:
+        if columns.latency is not None and len(good):  # the last table may be that of the blocks
             self._latencies.add(good)
         for name in columns.values:
             self._by_value.setdefault(name, Counter()).update(good[name].tolist())
@@ -296,6 +297,14 @@ class Tally:
             "seconds": seconds,
             **rates,
         }
+
+
+def measure_frames(table: FrameTable) -> np.ndarray:
+    """Return the bytes of each frame, or of each exchange: integers."""
+    if table.format.display.summary.latency is not None:
+        return measure_exchanges(table)
+    sizes: np.ndarray = table["size"]
+    return sizes
 
 
 def find_counted_format(outer: Format) -> Format | None:

@@ -40,6 +40,9 @@ The page loads nothing, so it works offline. It has the counts of `wirescan stat
 file, rates and sizes, what `wirescan verify --shallow` finds, and the first bytes of each fault.
 Lists are bounded, and each total is stated. --deep reads what is inside the frames too.
 
+Captures of packets are read as `wirescan stat` reads them. Without --format the page is about
+exchanges, which are requests with their responses, and it has the times between them.
+
 Exit codes are those of `wirescan verify`: 0 clean, 1 damage was found, 2 cannot be done.
 """
 
@@ -47,6 +50,7 @@ Exit codes are those of `wirescan verify`: 0 clean, 1 damage was found, 2 cannot
 @click.command(
     cls=FormatCommand,
     reads_connections=True,
+    reads_exchanges=True,
     help=HELP,
     short_help="Write one page about counts and damage.",
 )

@@ -23,6 +23,7 @@ from wirescan.cli.common import (
 from wirescan.cli.input import read_part
 from wirescan.cli.output import colour, dump_json, format_path, name_path
 from wirescan.cli.progress import Progress
+from wirescan.cli.support.latencies import SHOWN_GROUPS, list_cells
 from wirescan.cli.support.selection import Selection, selection_options
 from wirescan.cli.support.tally import (
     Tally,
@@ -40,8 +41,6 @@ from wirescan.reading.allowance import Allowance
 from wirescan.reading.chunked import open_nested, scan_outermost
 
 QUANTILES = ("min", "median", "p95", "max")
-LATENCY_QUANTILES = ("min", "median", "p95", "p99", "max")
-SHOWN_GROUPS = 20  # of exchanges
 LABEL_WIDTH = 14  # characters of the first column
 UNCOMPRESSED = 0  # in a column of codecs; see `wirescan.frames.summary_columns.SummaryColumns`
 Lines = list[tuple[str, str]]  # label, text
@@ -60,6 +59,9 @@ The counts come from the headers of the batches, and nothing is decompressed. --
 frames too. Only then are these counted: the records in compressed wrappers of magic 0 and 1, which
 do not state their number; the events in compressed frames of Lumberjack; the Liftbridge envelopes
 in messages of NATS; calls and replies in frames of Thrift.
+
+Without --format, exchanges are counted in captures of packets: requests with their responses, and
+the times between them. With --deep, captures of Lumberjack, NATS and Thrift are read as frames.
 
 The options that select, such as --offset and --where, select outermost frames, such as batches. Bad
 frames count whatever the conditions are. Gaps in the offsets are those between selected frames.
@@ -254,11 +256,7 @@ def _format_latencies(groups: dict[str, Any]) -> Lines:
     """Return a table: a line for each group of exchanges, with the times to the responses."""
     if not groups:
         return []
-    rows: list[tuple[str, ...]] = [("", "exchanges", "answered", *LATENCY_QUANTILES)]
-    for name, group in list(groups.items())[:SHOWN_GROUPS]:
-        times = group["ns"]
-        texts = [_format_duration(times[key]) if times else "-" for key in LATENCY_QUANTILES]
-        rows.append((name, f"{group['exchanges']:,}", f"{group['answered']:,}", *texts))
+    rows = list_cells(groups, SHOWN_GROUPS)
     widths = [max(map(len, column)) for column in zip(*rows)]
     lines: Lines = []
     for name, *texts in rows:
@@ -268,16 +266,6 @@ def _format_latencies(groups: dict[str, Any]) -> Lines:
     if len(groups) > SHOWN_GROUPS:
         lines.append(("", f"... and {len(groups) - SHOWN_GROUPS:,} more (--json)"))
     return lines
-
-
-def _format_duration(nanoseconds: int) -> str:
-    """Return a time for people, such as "1.2 ms"."""
-    size = float(nanoseconds)
-    for unit in ("ns", "us", "ms"):
-        if abs(size) < 1000:
-            return f"{size:.3g} {unit}"
-        size /= 1000
-    return f"{size:,.0f} s" if size >= 1000 else f"{size:.3g} s"
 
 
 def _format_times(time: dict[str, Any] | None) -> Lines:

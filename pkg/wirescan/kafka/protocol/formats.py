@@ -624,6 +624,7 @@ EXCHANGES = ExchangeFormat(
     columns={"api_key": Column(names=ApiKey), "error_code": Column(names=ErrorCode)},
     meanings=MEANINGS["kafka.exchanges"],
     grouped_by="api_key",
+    find_errors=lambda table: table["error_code"] != 0,
 )
 REQUESTS = Format(
     "kafka.requests",
