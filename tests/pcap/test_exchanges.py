@@ -22,7 +22,7 @@ from tests.support.captured_conversations import (
     read_in_pieces,
     simulate,
 )
-from tests.support.simulated_capture import STEP, Connection, SimulatedCapture
+from tests.support.simulated_capture import ACK, RST, STEP, Connection, SimulatedCapture
 from wirescan import Fault, FrameError, Limits, kafka, liftbridge, lumberjack, nats, pcap, thrift
 from wirescan.frames.exchange import NO_RESPONSE
 from wirescan.frames.pairing import pair_in_order, pair_latest
@@ -234,6 +234,44 @@ def test_an_ack_may_come_over_another_connection():
     table = wirescan.scan(capture.to_pcap(), "liftbridge.exchanges")
     assert table["offset"].tolist() == [5]
     assert table["client"].to_pylist() == ["10.0.0.1:40000"]
+
+
+def converse_over_two_connections(size):
+    """Return a capture of a message of a size, its ack, and the connection of the ack."""
+    capture = converse((1, INFO), (1, deliver(bytes(size), "one")))
+    other = Connection((CLIENT[0], 40_001), (SERVER, 4222))
+    capture.connect(other)
+    ack = liftbridge.encode_ack(stream="s", offset=5, correlation_id="one")
+    capture.send(other, 0, nats.encode_pub("acks", bytes(ack)))
+    return capture, other
+
+
+@pytest.mark.parametrize("piece", [61, 1000, 1500, 3100, 50_000])
+def test_an_ack_over_another_connection_waits_for_the_end_of_the_message(tmp_path, piece):
+    """Few new bytes of a large message are held back, and then the ack is held back too."""
+    path = tmp_path / "capture.pcap"
+    capture, _ = converse_over_two_connections(90_000)
+    path.write_bytes(capture.to_pcap())
+    whole = list_values(wirescan.scan(path, "liftbridge.exchanges"))
+    assert read_in_pieces(path, "liftbridge.exchanges", piece) == whole
+    assert wirescan.scan(path, "liftbridge.exchanges")["offset"].tolist() == [5]
+
+
+@pytest.mark.parametrize("ends", [0, 1])
+def test_an_ack_may_come_over_a_connection_that_is_released(tmp_path, ends):
+    """Either the connection of the ack is released in the piece that has both, or the other one."""
+    path = tmp_path / "capture.pcap"
+    capture, other = converse_over_two_connections(300)
+    first = Connection(CLIENT, (SERVER, 4222))
+    capture.add((first, other)[ends], 1, RST | ACK, position=300)
+    capture.now += 61 * 10**9
+    for number in range(70):
+        capture.add(Connection((CLIENT[0], 50_000), (SERVER, 80)), 0, ACK, position=number)
+    path.write_bytes(capture.to_pcap())
+    whole = list_values(wirescan.scan(path, "liftbridge.exchanges"))
+    found = read_in_pieces(path, "liftbridge.exchanges", 1 << 20)
+    assert found == whole
+    assert wirescan.scan(path, "liftbridge.exchanges")["offset"].tolist() == [5]
 
 
 def test_windows_of_lumberjack_have_the_acks_of_their_last_events():

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 import wirescan
-from tests.support.captured_conversations import CASES, simulate
+from tests.support.captured_conversations import CASES, converse, read_in_pieces, simulate
 from tests.support.simulated_capture import STEP, Connection, SimulatedCapture
 from wirescan import Fault, FrameError, FrameTable, Limits, kafka, liftbridge, nats, pcap
 from wirescan.reading.chunked import iter_tables
@@ -145,6 +145,42 @@ def test_latency_is_the_time_from_the_request_to_the_response(tmp_path):
     tables = iter_tables(str(path), format="kafka.responses?capture=true", piece=500, errors="mark")
     found = [value for table in tables if len(table) for value in table["latency"].tolist()]
     assert sorted(found) == sorted(responses["latency"].tolist())
+
+
+def test_a_response_that_another_one_passed_over_has_its_request(tmp_path):
+    """In pieces too: the request waits although a later one is answered."""
+    turns = [(0, kafka.encode_request("ApiVersions", 0, correlation_id=n)) for n in (1, 2)]
+    turns += [(1, kafka.encode_response("ApiVersions", 0, correlation_id=n)) for n in (2, 1)]
+    path = tmp_path / "capture.pcap"
+    path.write_bytes(converse(*turns, port=9092).to_pcap())
+    whole = wirescan.scan(path, "kafka.responses")
+    assert whole["latency"].tolist() == [STEP, 3 * STEP]
+    found = read_in_pieces(path, "kafka.responses", 61)
+    assert found == list_columns(whole)
+
+
+def test_tokens_are_answered_in_the_order_of_the_wire(tmp_path):
+    """Their responses have no id. A token before an answered request is not answered any more."""
+    token = b"\0\0\0\5\0a\0bc"
+    asked = [kafka.encode_request("ApiVersions", 0, correlation_id=n) for n in range(4)]
+    answered = [kafka.encode_response("ApiVersions", 0, correlation_id=n) for n in range(4)]
+    turns = [
+        *((0, asked[1]), (0, token), (1, answered[1]), (1, b"\0\0\0\0")),
+        *((0, token), (0, asked[2]), (1, b"\0\0\0\x06token!")),
+        *((0, asked[3]), (0, token), (0, asked[0]), (1, answered[0]), (1, answered[3])),
+        *((0, asked[1]), (1, answered[1])),
+    ]
+    path = tmp_path / "capture.pcap"
+    path.write_bytes(converse(*turns, port=9092).to_pcap())
+    whole = wirescan.scan(path, "kafka.responses", errors="mark")
+    assert whole["request"].tolist() == [0, 1, 2, 6, 4, 7]
+    for piece in (61, 200, 1 << 20):
+        assert read_in_pieces(path, "kafka.responses", piece) == list_columns(whole)
+
+
+def list_columns(table):
+    """Return what exports have of each row."""
+    return [tuple(row.values()) for row in table.to_arrow().to_pylist()]
 
 
 def test_columns_of_captures_are_exported():

@@ -19,6 +19,22 @@ Rule = Literal["frames", "TLS", "port", "none"]
 
 
 @dataclass(frozen=True, eq=False)
+class LabelledFrames:
+    """What a function `Conversation.label` returns: answers, and the frames that they answer.
+
+    Attributes:
+        rows: the rows of the answers, with the columns that follow from the frames they answer.
+        asked: int64 array, for each answer the row of the frame that it answers, or -1.
+        is_awaited: bool array, for each frame that was asked, whether an answer may still come. A
+            capture that is read in pieces gives these frames again.
+    """
+
+    rows: np.ndarray
+    asked: np.ndarray
+    is_awaited: np.ndarray
+
+
+@dataclass(frozen=True, eq=False)
 class Conversation:
     """How the frames of an outermost format are sent over connections.
 
@@ -28,8 +44,7 @@ class Conversation:
         ports: the usual ports of servers. Bytes of other ports are read if they show the format.
         sender: who sends such frames: "client" or "server". None: both do.
         label: a function of such frames and of the frames of `answers`, both as `SentFrames`, that
-            returns the rows with the columns that follow from those frames, and the number of bad
-            rows. Optional.
+            says which frames they answer, as `LabelledFrames`. Optional.
         answers: the name of the format of the frames that these answer; only with `label`.
         measure_waiting: a function of a table of the frames of `answers`. It returns an int64
             array: how many first bytes of each frame `label` needs while the frame waits for its
@@ -40,7 +55,7 @@ class Conversation:
 
     ports: tuple[int, ...] = ()
     sender: Literal["client", "server"] | None = None
-    label: Callable[[SentFrames, SentFrames], tuple[np.ndarray, int]] | None = None
+    label: Callable[[SentFrames, SentFrames], LabelledFrames] | None = None
     answers: str | None = None
     measure_waiting: Callable[[FrameTable], np.ndarray] | None = None
     keylog: str | None = None

@@ -107,6 +107,9 @@ class ExchangeFormat:
         pair: pairs the frames.
         answers: the name of the format of the responses. None: that of the requests. Then `pair`
             gets the same frames twice.
+        crosses_connections: whether `pair` may pair a request with a response of another
+            connection. Then a response never comes before the end of its request, in all
+            connections. Otherwise this holds within each connection.
         columns, meanings: as in `Format`, for the columns of `dtype`.
         grouped_by: the column whose values have statistics of their own.
         find_errors: a function of a table of exchanges that returns a bool array: the rows whose
@@ -118,6 +121,7 @@ class ExchangeFormat:
     dtype: np.dtype
     pair: PairFrames
     answers: str | None = None
+    crosses_connections: bool = False
     columns: Mapping[str, Column] = field(default_factory=dict)
     meanings: Mapping[str, str] = field(default_factory=dict)
     grouped_by: str | None = None

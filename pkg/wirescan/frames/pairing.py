@@ -90,8 +90,9 @@ def pair_latest(
 ) -> np.ndarray:
     """Return the index of the request of each response, or NO_RESPONSE: an int64 array.
 
-    A response answers the last request of its key before it, unless another response did. The
-    arguments are those of `pair_in_order`.
+    A response answers the last request of its key before it, unless another response did. Earlier
+    ones are not answered any more: see `find_superseded`. The arguments are those of
+    `pair_in_order`.
     """
     count = len(request_keys)
     keys = np.concatenate([request_keys, response_keys])
@@ -103,3 +104,25 @@ def pair_latest(
     requests = np.full(len(response_keys), NO_RESPONSE, np.int64)
     requests[after[is_pair] - count] = before[is_pair]
     return requests
+
+
+def find_superseded(
+    request_keys: np.ndarray, request_packets: np.ndarray, is_answered: np.ndarray
+) -> np.ndarray:
+    """Return which requests `pair_latest` pairs with no later response: a bool array.
+
+    They are the answered ones, and those before an answered request of the same key.
+
+    is_answered: bool array, for each request. The other arguments are those of `pair_in_order`.
+    """
+    is_superseded = np.zeros(len(request_keys), bool)
+    if not is_answered.any():
+        return is_superseded
+    order = np.lexsort((request_packets, request_keys))
+    keys = request_keys[order]
+    begins = np.flatnonzero(np.append(True, keys[1:] != keys[:-1]))
+    places = np.arange(len(order))
+    last = np.maximum.reduceat(np.where(is_answered[order], places, NO_RESPONSE), begins)
+    counts = np.diff(np.append(begins, len(order)))
+    is_superseded[order] = places <= np.repeat(last, counts)
+    return is_superseded

@@ -338,6 +338,7 @@ EXCHANGES = ExchangeFormat(
         open_messages=messages,
         open_acks=acks,
     ),
+    crosses_connections=True,
     columns={
         "offset": Column(is_offset=True, unset=exchanges.NO_OFFSET),
         "ack_policy": Column(names=AckPolicy),

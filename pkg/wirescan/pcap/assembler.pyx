@@ -215,7 +215,7 @@ cdef class Assembler:
         if self.out_of_memory:
             raise MemoryError("no memory for the numbers of streams")
 
-    def take(self, *, everything=True, released=False):
+    def take(self, *, everything=True, released=False, together=False):
         """Return the bytes in order that were not released: (flows, endpoints, streams, bytes,
         segments).
 
@@ -226,6 +226,7 @@ cdef class Assembler:
 
         everything: False leaves bytes for later where many were given before, and few are new.
         released: take the bytes of released connections, or of all others.
+        together: leave the bytes of all connections for later, or of none.
 
         Raises MemoryError, OverflowError where a stream has 4 GiB without a gap.
         """
@@ -233,12 +234,13 @@ cdef class Assembler:
         cdef size_t i, rows = 0, nodes = 0, flow_count = 0, count = self.touched.count // 2
         cdef uint64_t size = 0, largest = 0
         cdef int64_t previous = -1
+        cdef bint takes_all = everything or released or (together and self.has_much_new())
         cdef Side* side
         if count:
             qsort(self.touched.at, count, sizeof(Direction), compare_numbers)
         for i in range(count):
             side = self.find_side(touched[i].place)
-            side.is_taken = self.is_taken(touched[i].place, everything, released)
+            side.is_taken = self.is_taken(touched[i].place, takes_all, together, released)
             if not side.is_taken:
                 continue
             rows += self.count_rows(side, &nodes, &largest)
@@ -400,7 +402,21 @@ cdef class Assembler:
             released += <uint64_t>size
         return 0
 
-    cdef bint is_taken(self, int64_t place, bint everything, bint released) noexcept nogil:
+    cdef bint has_much_new(self) noexcept nogil:
+        # Return whether enough bytes are new, in all connections that are not released together.
+        cdef const Direction* touched = <const Direction*>self.touched.at
+        cdef const Side* side
+        cdef uint64_t ready = 0, emitted = 0
+        cdef size_t i
+        for i in range(self.touched.count // 2):
+            if self.connections.at[touched[i].place // 2].phase != RELEASED:
+                side = self.find_side(touched[i].place)
+                ready += side.ready_bytes
+                emitted += side.emitted
+        return is_much_new(ready, emitted)
+
+    cdef bint is_taken(self, int64_t place, bint everything, bint together,
+                       bint released) noexcept nogil:
         # Return whether `take` returns the bytes of a direction. It returns both directions of a
         # connection or none, because a response must not come before the end of its request.
         cdef const Connection* connection = &self.connections.at[place // 2]
@@ -409,14 +425,14 @@ cdef class Assembler:
         cdef int i
         if (connection.phase == RELEASED) != released:
             return False
-        if everything or released:
-            return True
+        if everything or together:
+            return everything
         for i in range(2):
             side = &connection.side[i]
             if side.is_touched:
                 ready += side.ready_bytes
                 emitted += side.emitted
-        return ready <= SMALL or ready - emitted >= emitted // AGAIN
+        return is_much_new(ready, emitted)
 
     cdef Side* find_side(self, int64_t place) noexcept nogil:
         return &self.connections.at[place // 2].side[place % 2]
@@ -656,6 +672,11 @@ cdef inline void prefetch_bytes(const uint8_t* at, uint32_t size) noexcept nogil
     while at < end:
         prefetch(at)
         at += CACHE_LINE
+
+
+cdef inline bint is_much_new(uint64_t ready, uint64_t emitted) noexcept nogil:
+    # Return whether bytes are given again, of which some were given before.
+    return ready <= SMALL or ready - emitted >= emitted // AGAIN
 
 
 cdef inline bint has_places(const Packet* packet) noexcept nogil:

@@ -6,7 +6,7 @@ A row is a request with its response and their times.
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
 
@@ -89,6 +89,7 @@ def _make_format(format: Format, exchange: ExchangeFormat) -> Format:
         exchange.about,
         np.dtype([*HEAD.descr, *COMMON_COLUMNS.descr, *exchange.dtype.descr]),
         partial(ExchangeScanner, format, exchange),
+        together=exchange.crosses_connections,
         columns={**COLUMNS, **exchange.columns},
         meanings={**MEANINGS, **exchange.meanings},
         display=Display(
@@ -97,6 +98,21 @@ def _make_format(format: Format, exchange: ExchangeFormat) -> Format:
             summary=SummaryColumns(latency="latency", find_errors=exchange.find_errors),
         ),
     )
+
+
+@dataclass(frozen=True, eq=False)
+class _FoundFrames:
+    """The frames of one table of streams.
+
+    frames, answers: the requests and the responses, which may be the same table. sent,
+    answers_sent: when they were sent: arrays of dtype SENT. flows: their connections.
+    """
+
+    frames: FrameTable
+    sent: np.ndarray
+    answers: FrameTable
+    answers_sent: np.ndarray
+    flows: FrameTable
 
 
 class ExchangeScanner:
@@ -121,6 +137,7 @@ class ExchangeScanner:
             self._answers = StreamScanner(
                 format_of(exchange.answers), check=check, limits=limits, asked=self._requests
             )
+        self._found: list[_FoundFrames] = []  # that are not paired yet
         self._waiting = make_empty(outermost)
         self._waiting_sent = np.zeros(0, SENT)
         self._flows: FrameTable | None = None  # of the requests that wait
@@ -133,32 +150,62 @@ class ExchangeScanner:
 
         The arguments and errors are those of `StreamScanner.scan`.
         """
-        options = {"more": more, "released": released}
-        frames, done = self._requests.scan(streams, **options)
+        found, done = self._find_frames(streams, more=more, released=released)
+        self._found.append(found)
+        if released and self._exchange.crosses_connections:
+            # Frames of other connections, which are read next, may be answers, or be answered.
+            empty = np.zeros(0, format_of(self._exchange.name).dtype)
+            return FrameTable((), empty, (), format_of(self._exchange.name), found.flows), done
+        return self._pair(waits=more or released), done
+
+    def _find_frames(
+        self, streams: FrameTable, *, more: bool, released: bool
+    ) -> tuple[_FoundFrames, np.ndarray]:
+        """Return the frames of streams, and the bytes of each stream that are done with."""
         assert streams.outer is not None
-        flows = streams.outer if self._flows is None else join([self._flows, streams.outer])
-        flow_count = len(flows) - len(streams.outer)
-        sent = join_rows([self._waiting_sent, read_sent(frames, flow_count)])
+        frames, done = self._requests.scan(streams, more=more, released=released)
+        sent = read_sent(frames, 0)
+        answers, answers_sent = frames, sent
+        if self._answers is not None:
+            answers, answers_done = self._answers.scan(streams, more=more, released=released)
+            answers_sent = read_sent(answers, 0)
+            done = np.where(streams["kind"] == Direction.TO_SERVER, done, answers_done)
+        frames, answers = replace(frames, outer=None), replace(answers, outer=None)
+        return _FoundFrames(frames, sent, answers, answers_sent, streams.outer), done
+
+    def _pair(self, *, waits: bool) -> FrameTable:
+        """Return the exchanges of the frames that were found, and of those that wait.
+
+        waits: requests wait for their responses.
+        """
+        found, self._found = self._found, []
+        flows = [*([] if self._flows is None else [self._flows]), *(item.flows for item in found)]
+        first = 0 if self._flows is None else len(self._flows)
+        for item in found:
+            item.sent["flow"] += first
+            if item.answers_sent is not item.sent:
+                item.answers_sent["flow"] += first
+            first += len(item.flows)
+        all_flows = join(flows)
+        sent = join_rows([self._waiting_sent, *(item.sent for item in found)])
+        table = join([self._waiting, *(item.frames for item in found)])
         is_new = np.arange(len(sent)) >= len(self._waiting)
-        table = join([self._waiting, replace(frames, outer=None)])
         asked = make_sent_frames(table, sent, is_new)
         answers, answers_sent = asked, sent
         if self._answers is not None:
-            answer_frames, answers_done = self._answers.scan(streams, **options)
-            is_asked = streams["kind"] == Direction.TO_SERVER
-            done = np.where(is_asked, done, answers_done)
-            answers_sent = read_sent(answer_frames, flow_count)
+            answers_sent = np.concatenate([item.answers_sent for item in found])
+            answer_table = join([item.answers for item in found])
             is_new = np.ones(len(answers_sent), bool)
-            answers = make_sent_frames(answer_frames, answers_sent, is_new)
+            answers = make_sent_frames(answer_table, answers_sent, is_new)
         pairs = self._exchange.pair(asked, answers, limits=self._limits)
         rows = _fill_rows(pairs, sent, answers_sent, format_of(self._exchange.name).dtype)
-        waits = np.zeros(len(rows), bool)
-        if more or released:
+        is_waiting = np.zeros(len(rows), bool)
+        if waits:
             sizes = sent["size"].copy()
             if pairs.kept_sizes is not None:
                 sizes[pairs.requests] = pairs.kept_sizes
-            waits = self._choose_waiting(sent, pairs, sizes)
-            self._keep(flows, asked, sent, pairs, sizes, np.flatnonzero(waits))
+            is_waiting = self._choose_waiting(sent, pairs, sizes)
+            self._keep(all_flows, asked, sent, pairs, sizes, np.flatnonzero(is_waiting))
         bad = _make_bad_rows(asked, sent, rows.dtype)
         buffers = pairs.buffers
         if self._answers is not None:
@@ -167,8 +214,8 @@ class ExchangeScanner:
             buffers = (*buffers, *answers.table.buffers)
             bad = join_rows([bad, bad_answers])
         order = np.argsort(sent["packet"][pairs.requests], kind="stable")
-        rows = join_rows([select_rows(rows, order[~waits[order]]), bad])
-        return FrameTable(buffers, rows, (), format_of(self._exchange.name), flows), done
+        rows = join_rows([select_rows(rows, order[~is_waiting[order]]), bad])
+        return FrameTable(buffers, rows, (), format_of(self._exchange.name), all_flows)
 
     def forget(self, connections: np.ndarray) -> None:
         """Forget connections. The next `scan` returns their requests that wait."""

@@ -31,11 +31,14 @@ def make_derived_format(
     about: str,
     dtype: np.dtype,
     make_scanner: Callable[..., CaptureScanner],
+    *,
+    together: bool = False,
     **attributes: Any,
 ) -> Format:
     """Return a format of rows that a scanner finds in the streams of captures.
 
-    make_scanner: takes the keywords `check` and `limits`. attributes: others of the format.
+    make_scanner: takes the keywords `check` and `limits`. together: as in `CapturedFrames`.
+    attributes: others of the format.
     """
     options: dict[str, Any] = {"name": name, "make_scanner": make_scanner}
     return Format(
@@ -45,7 +48,7 @@ def make_derived_format(
         partial(_read, **options),
         within=STREAMS,
         storage=Storage(files=FILES),
-        make_reader=partial(_make_reader, **options),
+        make_reader=partial(_make_reader, **options, together=together),
         **attributes,
     )
 
@@ -78,12 +81,16 @@ def _make_reader(
     errors: str,
     check: bool,
     limits: Limits,
+    together: bool,
     keylog: str | None = None,
 ) -> CapturedFrames:
-    """Return the reader of a capture in pieces. The arguments are those of `_read`."""
+    """Return the reader of a capture in pieces.
+
+    together: as in `CapturedFrames`. The other arguments are those of `_read`.
+    """
     scanner = DecryptingScanner(make_scanner(check=check, limits=limits), keylog)
     format = format_of(make_spec(name, keylog=keylog))
-    return CapturedFrames(scanner, format, errors=errors, limits=limits)
+    return CapturedFrames(scanner, format, errors=errors, limits=limits, together=together)
 
 
 def list_names(dtype: np.dtype) -> list[str]:

@@ -297,7 +297,7 @@ class AnswerScanner:
         done = np.where(streams["kind"] == Direction.TO_SERVER, asked_done, done)
         if not len(answers):
             if more:
-                self._keep(new, read_sent(new, 0), np.zeros(0, np.int64))
+                self._keep(new, read_sent(new, 0), ~new.bad)
             buffers = (*answers.buffers, view_of(np.zeros(0, np.uint8)))
             return new, replace(answers, buffers=buffers), done
         waiting, waiting_sent = self._waiting.take()
@@ -305,13 +305,14 @@ class AnswerScanner:
         is_new = np.arange(len(sent)) >= len(waiting)
         table = join([waiting, replace(new, outer=None, format=self._asked_format)])
         answered = make_sent_frames(answers, read_sent(answers, 0), np.ones(len(answers), bool))
-        rows, _ = self._label(answered, make_sent_frames(table, sent, is_new))
+        labelled = self._label(answered, make_sent_frames(table, sent, is_new))
+        rows = labelled.rows
         if more:
-            self._keep(table, sent, rows["request"])
-        is_known = rows["request"] >= 0
+            self._keep(table, sent, labelled.is_awaited)
+        is_known = labelled.asked >= 0
         questions = np.zeros(int(is_known.sum()), QUESTION)
         questions["start"] = rows["start"][is_known]
-        questions["time"] = sent["time_end"][rows["request"][is_known]]
+        questions["time"] = sent["time_end"][labelled.asked[is_known]]
         questions.sort(order="start")
         buffers = (*answers.buffers, view_of(questions.view(np.uint8)))
         return new, replace(answers, rows=rows, buffers=buffers), done
@@ -321,19 +322,10 @@ class AnswerScanner:
         self._asked.forget(connections)
         self._waiting.forget(connections)
 
-    def _keep(self, asked: FrameTable, sent: np.ndarray, answered: np.ndarray) -> None:
-        """Keep copies of the frames that may still be answered. answered: rows of `asked`.
-
-        A connection answers in order, so frames before an answered one are not answered any more.
-        """
-        connections = sent["connection"]
-        numbers, places = np.unique(connections, return_inverse=True)
-        last = np.full(len(numbers), -1, np.int64)
-        answered = answered[answered >= 0].astype(np.int64)
-        np.maximum.at(last, places[answered], answered)
+    def _keep(self, asked: FrameTable, sent: np.ndarray, is_awaited: np.ndarray) -> None:
+        """Keep copies of the frames that may still be answered."""
         sizes = self._measure_waiting(asked)
-        is_kept = (np.arange(len(asked)) > last[places]) & ~asked.bad & (sizes >= 0)
-        kept = np.flatnonzero(is_kept)
+        kept = np.flatnonzero(is_awaited & (sizes >= 0))
         frames = replace(
             asked, rows=select_rows(asked.rows, kept), outer=None, format=self._asked_format
         )
@@ -484,12 +476,20 @@ class CapturedFrames:
     each connection. `Assembler` says when a connection is released.
 
     scanner: finds the frames. captured: the format of the tables. errors, limits: as in `frames`.
+    together: the scanner gets all bytes up to a packet, so that no connection is behind another.
     """
 
     def __init__(
-        self, scanner: DecryptingScanner, captured: Format, *, errors: str, limits: Limits
+        self,
+        scanner: DecryptingScanner,
+        captured: Format,
+        *,
+        errors: str,
+        limits: Limits,
+        together: bool = False,
     ):
         self._captured = captured
+        self._together = together
         self._errors = errors
         self._assembler = Assembler("first", connections=MOST_CONNECTIONS)
         self._scanner = scanner
@@ -528,7 +528,7 @@ class CapturedFrames:
         Return also the bytes of each stream that are done with.
         """
         rows, endpoints, stream_rows, block, segments = self._assembler.take(
-            everything=not more, released=released
+            everything=not more, released=released, together=self._together
         )
         if not more:
             # The scanner has decrypted bytes of connections without other bytes.

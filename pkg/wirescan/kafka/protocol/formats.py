@@ -33,7 +33,7 @@ from wirescan.core.row_arrays import copy_rows, select_rows
 from wirescan.files.boundaries import LengthPrefix, find_cuts_at_headers
 from wirescan.files.whole_source import scan_source
 from wirescan.frames.columns import Column
-from wirescan.frames.conversation import CarriedFormat, Conversation
+from wirescan.frames.conversation import CarriedFormat, Conversation, LabelledFrames
 from wirescan.frames.errors import FrameError, enforce_mode, raise_if_row_limit, resolve_mode
 from wirescan.frames.exchange import ExchangeFormat, SentFrames
 from wirescan.frames.format import Display, Format, Parser, Storage
@@ -77,7 +77,6 @@ from wirescan.kafka.record_batches.scan import RECORD
 
 SIZED = LengthPrefix(header=4, length_at=0, overhead=4, smallest=(4,))
 PORTS = (9092, 9093, 9094)  # of brokers
-HEADER = 8  # bytes of a response up to the end of its correlation id
 NO_ROWS = np.empty(0, np.int64)
 # Message -> its places that may hold a password, or that prove the knowledge of one.
 CREDENTIALS = {
@@ -284,11 +283,12 @@ def _match_requests(requests: FrameTable, responses: FrameTable) -> np.ndarray:
     return _match_connections(requests, requests["buffer"], responses, responses["buffer"])
 
 
-def _label_responses(answers: SentFrames, asked: SentFrames) -> tuple[np.ndarray, int]:
-    """Return the rows of responses with the columns of their requests, and the bad rows."""
-    numbers = exchanges.find_requests(asked, answers, _match_connections)
+def _label_responses(answers: SentFrames, asked: SentFrames) -> LabelledFrames:
+    """Return responses with the columns of their requests."""
+    numbers, is_awaited = exchanges.find_requests(asked, answers)
     responses = answers.table
-    return name_responses(responses.rows, responses.buffers, asked.table.rows, numbers)
+    rows, _ = name_responses(responses.rows, responses.buffers, asked.table.rows, numbers)
+    return LabelledFrames(rows, numbers, is_awaited)
 
 
 def _measure_waiting(requests: FrameTable) -> np.ndarray:
@@ -320,7 +320,7 @@ def _match_connections(
             requests["correlation_id"][request_rows],
             requests["kind"][request_rows] == OPAQUE,
             responses["correlation_id"][answers],
-            responses["size"][answers] >= HEADER,
+            responses["size"][answers] >= exchanges.HEADER,
         )
         numbers[answers[number >= 0]] = request_rows[number[number >= 0]]
     return numbers
@@ -589,7 +589,7 @@ RESPONSES = Format(
     RESPONSE,
     responses,
     children=_list_body_readers("response"),
-    columns={"api_key": Column(names=ApiKey)},
+    columns={"api_key": Column(names=ApiKey), "request": Column(local=True)},
     parser=Parser(scan=scan_responses, spans=scan_response_streams),
     conversation=ANSWERS,
     carried=CarriedFormat(
