@@ -19,7 +19,12 @@ from tests.support.outside import (
 )
 from tests.support.paths import ROOT
 
-TESTS = ("laws_of_netstrings.py", "faults_of_netstrings.py", "reading_netstrings.py")
+TESTS = (
+    "laws_of_netstrings.py",
+    "faults_of_netstrings.py",
+    "reading_netstrings.py",
+    "captured_netstrings.py",
+)
 PAGE = ROOT / "docs" / "your-own-protocol.md"
 RESP = OUTSIDE / "resp"
 # A block of code of the page, after a comment with the name of its file.
@@ -59,6 +64,16 @@ BROKEN = {
         "'text_size': 4",
     ),
 }
+
+# What the comments of the example of captures say.
+CHECKS = """
+assert exchanges["name"].to_pylist() == [b"GET", b"INCR"]
+assert exchanges["latency"].tolist() == [2000000, 2000000]
+assert len(frames) == 4
+table = exchanges.to_arrow(["client", "reply_kind"])
+assert table["client"].to_pylist() == ["10.0.0.1:40000"] * 2
+assert table["reply_kind"].to_pylist() == [resp.Kind.BULK_STRING, resp.Kind.ERROR]
+"""
 
 needs_compiler = pytest.mark.skipif(
     not has_working_compiler(), reason="builds a package, which needs a C compiler"
@@ -114,8 +129,11 @@ def test_the_package_of_the_tutorial(tmp_path):
     (code,) = re.findall(r"```python\n(import wirescan,.*?)```", page, re.DOTALL)
     writes = "\nopen('commands.resp', 'wb').write(raw)\n"
     run_python("-c", code + writes, folder=tmp_path, environment=environment)
-    (block,) = re.findall(r"```sh\n(wirescan .*?)```", page, re.DOTALL)
-    for command in block.splitlines():
+    (captures,) = re.findall(r"<!-- example: captures -->\n```python\n(.*?)```", page, re.DOTALL)
+    run_python("-c", captures + CHECKS, folder=tmp_path, environment=environment)
+    blocks = re.findall(r"```sh\n(wirescan .*?)```", page, re.DOTALL)
+    assert len(blocks) == 2
+    for command in "".join(blocks).splitlines():
         arguments = ("-m", *command.split("#")[0].split())
         run_python(*arguments, folder=tmp_path, environment=environment)
 

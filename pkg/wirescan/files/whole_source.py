@@ -9,6 +9,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from wirescan.core.fault import Fault
+from wirescan.core.loop import spans
 from wirescan.core.parallel import choose_threads, cut_evenly, run_each
 from wirescan.files.capture_mark import is_capture
 from wirescan.files.source import BUFFERS, open, view_of
@@ -88,6 +89,36 @@ def scan_source(
     if len(tables) == 1:
         return tables[0]
     return join(tables) if tables else make_empty(format)
+
+
+def scan_carried(
+    outer: FrameTable, format: Format, *, errors: str, check: bool, limits: Limits
+) -> FrameTable:
+    """Return the frames of a format in the place `records` of the rows of a table.
+
+    `read` of a format calls it for a table, if messages carry its frames: see `CarriedFormat`.
+
+    format: it has `Parser.spans`. errors, check, limits: as for the functions that users call.
+
+    Raises FrameError as `errors` says, and TypeError for a table without such a place.
+    """
+    if "records" not in outer.places:
+        raise TypeError(f"{outer.name} has no place `records` to scan")
+    scan = format.parser.spans
+    assert scan is not None
+    sets = spans(outer.rows, outer["records_at"])
+    sets["size"] = np.maximum(outer["records_size"], 0)
+    sets = sets[(sets["size"] > 0) & ~outer.bad]
+    rows, bad, faults, positions = scan(
+        outer.buffers, sets, check=check, resync=errors != "strict", limits=limits
+    )
+    stops = tuple(
+        make_stop((int(faults[i]), int(positions[i]), int(sets["buffer"][i])))
+        for i in np.flatnonzero(faults)
+    )
+    return enforce_mode(
+        FrameTable(outer.buffers, rows, stops, format, outer, checked=check), errors, bad
+    )
 
 
 def _explain_capture(error: FrameError, format: Format, buffer: memoryview) -> FrameError:

@@ -71,11 +71,13 @@ class CarriedFormat:
         name: the name of the format, such as "kafka.record_sets". A row is what one message carries
             of one kind, and its place `records` has the bytes.
         about: a description in one line.
-        carries: the name of the format of these bytes. Its `read` takes a table with such a place.
+        carries: the name of the format of these bytes, which is carried by no other format. Its
+            `read` takes a table with such a place: `files.whole_source.scan_carried` reads it.
         dtype: the columns after those of HEAD.
         find: a function of the questions, of the answers, which have the columns of their
             questions, and of the keyword `limits`. It returns rows of dtype HEAD and these columns.
-            Their `start`, `size`, `buffer` and `parent` are those of the messages.
+            Their `start`, `size`, `buffer` and `parent` are those of the messages. If the
+            `conversation` has no `answers`, both arguments are the table of all frames.
         inherited: the columns that the carried frames have too.
         columns, meanings: as in `Format`.
     """

@@ -62,10 +62,11 @@ class PairedFrames:
     Attributes:
         requests: int64 array, the row of each request in the frames.
         responses: int64 array, the row of its response in the answers, or NO_RESPONSE.
-        is_awaited: bool array, whether a response may still come.
         rows: array of dtype HEAD, followed by the columns of `ExchangeFormat.dtype`. Its `start`,
             `size` and `buffer` say which bytes the places are in.
-        buffers: the buffers of `rows`. They begin with those of the frames.
+        buffers: the buffers of `rows`. They begin with those of the frames. None: they are those of
+            the frames.
+        is_awaited: bool array, whether a response may still come. None: for all requests.
         further_frames: for requests of several frames: int64 arrays with the row of a further frame
             of each request, which `pair` needs again while it waits. The last array has the last
             frame of each request.
@@ -75,9 +76,9 @@ class PairedFrames:
 
     requests: np.ndarray
     responses: np.ndarray
-    is_awaited: np.ndarray
     rows: np.ndarray
-    buffers: tuple[memoryview, ...]
+    buffers: tuple[memoryview, ...] | None = None
+    is_awaited: np.ndarray | None = None
     further_frames: tuple[np.ndarray, ...] = ()
     kept_sizes: np.ndarray | None = None
 

@@ -211,8 +211,8 @@ class Format:
             frames.
         exchange: how these frames and their responses form exchanges; None for frames without
             responses, and for responses. The outermost format has a `conversation`.
-        carried: the frames of another format that these and their questions carry. Of formats whose
-            `conversation` has `answers`. Optional.
+        carried: the frames of another format that these and their questions carry. Of outermost
+            formats with a `conversation`. Optional.
         make_reader: for frames that consist of parts of several outermost frames: a function of
             the keywords `errors`, `check` and `limits` that returns a `CaptureReader`. Optional.
         accepts: the options that may follow the name of this format. See `format_of`.
@@ -434,15 +434,34 @@ def register(*formats: Format) -> None:
 
     Raises:
         TypeError: an argument is not a Format.
-        ValueError: the name belongs to another format.
+        ValueError: the name belongs to another format, or another format carries the same frames.
     """
     for format in formats:
         if not isinstance(format, Format):
             raise TypeError(f"register takes Formats, not {type(format).__name__}")
     known = load_formats()
+    for format in formats:
+        _check_carried(format, known)
     added = [format for format in formats if format.name not in known]
     # A changed copy of a format declares the same exchanges.
     derived = [item for item in make_derived_formats(added) if item.name not in known]
     for format in (*formats, *derived):
         if known.setdefault(format.name, format) is not format:
             raise ValueError(f"there is a format {format.name!r} already")
+
+
+def _check_carried(format: Format, known: Mapping[str, Format]) -> None:
+    """Raise ValueError if messages of another format carry the same frames.
+
+    Captures name only the carried format, so one format may carry it.
+    """
+    if format.carried is None:
+        return
+    for other in known.values():
+        if other.carried is None or other.name == format.name:
+            continue
+        if other.carried.carries == format.carried.carries:
+            raise ValueError(
+                f"{format.carried.carries} are carried by {other.name} already, so "
+                f"{format.name} cannot carry them"
+            )

@@ -16,14 +16,14 @@ import numpy as np
 from wirescan.core.column_writer import ColumnWriter
 from wirescan.core.loop import spans
 from wirescan.core.parallel import FixedWorkers
-from wirescan.files.whole_source import scan_source
+from wirescan.files.whole_source import scan_carried, scan_source
 from wirescan.frames.columns import Column, ComputedColumn, PathColumn
 from wirescan.frames.errors import check_mode, enforce_mode, raise_if_row_limit, resolve_mode
 from wirescan.frames.format import Display, Format, Parser, Storage
 from wirescan.frames.limits import Limits
 from wirescan.frames.logs import LogColumns
 from wirescan.frames.summary_columns import SummaryColumns
-from wirescan.frames.table import FrameTable, Stop, make_empty, require_rows
+from wirescan.frames.table import FrameTable, make_empty, require_rows
 from wirescan.kafka.backups.kbak_formats import KBAK_FORMATS
 from wirescan.kafka.batch_headers import (
     compute_statistics,
@@ -149,30 +149,10 @@ def scan(
     """
     errors = resolve_mode(errors, source, limits)
     if isinstance(source, FrameTable):
-        return _scan_sets(source, errors=errors, check=check, limits=limits, into=into)
+        if into is not None:
+            raise ValueError("into takes the rows of one buffer, not of record sets in a table")
+        return scan_carried(source, BATCHES, errors=errors, check=check, limits=limits)
     return scan_source(source, BATCHES, errors=errors, check=check, limits=limits, into=into)
-
-
-def _scan_sets(
-    outer: FrameTable, *, errors: str, check: bool, limits: Limits, into: np.ndarray | None
-) -> FrameTable:
-    """Scan the record sets in the place `records` of a table."""
-    if "records" not in outer.places:
-        raise TypeError(f"{outer.name} has no place `records` to scan")
-    if into is not None:
-        raise ValueError("into takes the rows of one buffer, not of record sets in a table")
-    sets = spans(outer.rows, outer["records_at"])
-    sets["size"] = np.maximum(outer["records_size"], 0)
-    sets = sets[(sets["size"] > 0) & ~outer.bad]
-    rows, bad, faults, positions = scan_sets(
-        outer.buffers, sets, check=check, resync=errors != "strict", limits=limits
-    )
-    stops = tuple(
-        Stop(int(faults[i]), int(positions[i]), int(sets["buffer"][i]))
-        for i in np.flatnonzero(faults)
-    )
-    table = FrameTable(outer.buffers, rows, stops, BATCHES, outer, checked=check)
-    return enforce_mode(table, errors, bad)
 
 
 def records(

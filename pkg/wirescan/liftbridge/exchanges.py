@@ -91,4 +91,4 @@ def pair_publications(
     rows["correlation_id_size"] = messages["correlation_id_size"][requests]
     responses = select_responses(found, reply_frames)
     is_awaited = messages["ack_policy"][requests] != AckPolicy.NONE
-    return PairedFrames(request_frames, responses, is_awaited, rows, frames.buffers)
+    return PairedFrames(request_frames, responses, rows, is_awaited=is_awaited)

@@ -58,8 +58,7 @@ def pair_windows(
     found["version"] = table["version"][windows]
     is_answered = responses != NO_RESPONSE
     found["sequence"][is_answered] = table["sequence"][responses[is_answered]]
-    is_awaited = np.ones(len(windows), bool)
-    return PairedFrames(windows, responses, is_awaited, found, table.buffers, (first, last))
+    return PairedFrames(windows, responses, found, further_frames=(first, last))
 
 
 def _find_frames(

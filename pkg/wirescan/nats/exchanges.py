@@ -49,5 +49,4 @@ def pair_requests(asked: SentFrames, answers: SentFrames, *, limits: Limits) -> 
     copy_places(rows, table, requests, "subject", "reply")
     is_answered = responses != NO_RESPONSE
     rows["status"][is_answered] = table["status"][responses[is_answered]]
-    is_awaited = np.ones(len(requests), bool)
-    return PairedFrames(requests, responses, is_awaited, rows, table.buffers)
+    return PairedFrames(requests, responses, rows)

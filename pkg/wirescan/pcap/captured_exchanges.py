@@ -84,6 +84,10 @@ def make_formats(formats: Iterable[Format]) -> list[Format]:
 
 
 def _make_format(format: Format, exchange: ExchangeFormat) -> Format:
+    own = set(exchange.dtype.names or ())
+    taken = own & {*HEAD.names, *COMMON_COLUMNS.names, *COLUMNS}  # type: ignore[misc]
+    if taken:
+        raise ValueError(f"{exchange.name}: all exchanges have a column {min(taken)!r} already")
     return make_derived_format(
         exchange.name,
         exchange.about,
@@ -198,6 +202,7 @@ class ExchangeScanner:
             is_new = np.ones(len(answers_sent), bool)
             answers = make_sent_frames(answer_table, answers_sent, is_new)
         pairs = self._exchange.pair(asked, answers, limits=self._limits)
+        _check_pairs(self._exchange, pairs, len(asked.table), len(answers.table))
         rows = _fill_rows(pairs, sent, answers_sent, format_of(self._exchange.name).dtype)
         is_waiting = np.zeros(len(rows), bool)
         if waits:
@@ -207,7 +212,7 @@ class ExchangeScanner:
             is_waiting = self._choose_waiting(sent, pairs, sizes)
             self._keep(all_flows, asked, sent, pairs, sizes, np.flatnonzero(is_waiting))
         bad = _make_bad_rows(asked, sent, rows.dtype)
-        buffers = pairs.buffers
+        buffers = table.buffers if pairs.buffers is None else pairs.buffers
         if self._answers is not None:
             bad_answers = _make_bad_rows(answers, answers_sent, rows.dtype)
             bad_answers["buffer"] += len(buffers)
@@ -230,7 +235,9 @@ class ExchangeScanner:
         sizes: bytes of each frame that are kept.
         """
         connections = sent["connection"][pairs.requests]
-        waits = (pairs.responses == NO_RESPONSE) & pairs.is_awaited
+        waits = pairs.responses == NO_RESPONSE
+        if pairs.is_awaited is not None:
+            waits &= pairs.is_awaited
         waits &= ~np.isin(connections, self._ended)
         self._ended = self._ended[:0]
         held = sizes[pairs.requests]
@@ -259,6 +266,34 @@ class ExchangeScanner:
         flow_rows, numbers = np.unique(sent["flow"][kept], return_inverse=True)
         self._flows = copy_flows(flows, flow_rows)
         self._waiting_sent["flow"] = numbers
+
+
+def _check_pairs(
+    exchange: ExchangeFormat, pairs: PairedFrames, request_count: int, response_count: int
+) -> None:
+    """Raise ValueError if the result of `ExchangeFormat.pair` does not fit the frames."""
+    count = len(pairs.requests)
+    arrays: dict[str, Any] = {"responses": pairs.responses, "rows": pairs.rows}
+    arrays |= {"is_awaited": pairs.is_awaited, "kept_sizes": pairs.kept_sizes}
+    arrays |= {f"further_frames[{i}]": rows for i, rows in enumerate(pairs.further_frames)}
+    for name, array in arrays.items():
+        if array is not None and len(array) != count:
+            raise ValueError(
+                f"{exchange.name}: pair returned {count} requests, but {name} has {len(array)} rows"
+            )
+    expected = np.dtype([*HEAD.descr, *exchange.dtype.descr])
+    if pairs.rows.dtype.names != expected.names:
+        raise ValueError(
+            f"{exchange.name}: the rows of pair must have the dtype of make_rows: {expected}"
+        )
+    for name, rows, lowest, frames in (
+        ("requests", pairs.requests, 0, request_count),
+        ("responses", pairs.responses, NO_RESPONSE, response_count),
+    ):
+        if count and not lowest <= rows.min() <= rows.max() < frames:
+            raise ValueError(
+                f"{exchange.name}: {name} of pair has a row outside the {frames} frames"
+            )
 
 
 def _fill_rows(

@@ -19,7 +19,7 @@ from wirescan.frames.registry import format_of
 from wirescan.frames.table import FrameTable
 from wirescan.pcap.captured import CAPTURE_COLUMNS, MEANINGS
 from wirescan.pcap.derived_formats import list_names, make_bad_rows, make_derived_format
-from wirescan.pcap.stream_frames import AnswerScanner
+from wirescan.pcap.stream_frames import AnswerScanner, StreamScanner
 
 SHOWN = ("time", "client", "server", "direction")
 
@@ -58,26 +58,33 @@ class CarriedScanner:
     """Finds what messages carry in tables of pcap.streams, one after another.
 
     format: the format of the answers. carried: its declaration. check, limits: as in `pcap.frames`.
-    Raises ValueError for a format whose frames answer none.
+    Raises ValueError for a format whose frames are not sent over connections.
     """
 
     def __init__(self, format: Format, carried: CarriedFormat, *, check: bool, limits: Limits):
-        if format.conversation is None or format.conversation.answers is None:
-            raise ValueError(f"{format.name} carries frames, but its frames answer none")
+        if format.conversation is None:
+            raise ValueError(f"{format.name} carries frames, but has no conversation")
         self._carried = carried
         self._limits = limits
-        self._answers = AnswerScanner(format, check=check, limits=limits)
+        self._scanner: StreamScanner | AnswerScanner
+        if format.conversation.answers is None:
+            self._scanner = StreamScanner(format, check=check, limits=limits)
+        else:
+            self._scanner = AnswerScanner(format, check=check, limits=limits)
 
     def scan(
         self, streams: FrameTable, *, more: bool, released: bool = False
     ) -> tuple[FrameTable, np.ndarray]:
         """Return the rows, and the bytes that are done with: see `StreamScanner.scan`."""
-        asked, answers, done = self._answers.scan_both(streams, more=more, released=released)
+        if isinstance(self._scanner, AnswerScanner):
+            asked, answers, done = self._scanner.scan_both(streams, more=more, released=released)
+            tables = [asked, answers]
+        else:
+            answers, done = self._scanner.scan(streams, more=more, released=released)
+            asked = answers
+            tables = [answers]
         rows = self._carried.find(asked, answers, limits=self._limits)
-        bad = [
-            make_bad_rows(table, np.flatnonzero(table.bad), rows.dtype)
-            for table in (asked, answers)
-        ]
+        bad = [make_bad_rows(table, np.flatnonzero(table.bad), rows.dtype) for table in tables]
         rows = join_rows([rows, *bad])
         # Both tables are in the bytes of the streams, which are the first buffers of the answers.
         if not _is_sorted(rows):
@@ -89,4 +96,4 @@ class CarriedScanner:
 
     def forget(self, connections: np.ndarray) -> None:
         """Forget connections: see `StreamScanner.forget`."""
-        self._answers.forget(connections)
+        self._scanner.forget(connections)

@@ -6,9 +6,10 @@ that it does not know.
 
 from enum import IntEnum
 
-from netstrings.scan import NETSTRING, scan_netstrings
-from wirescan import Column, Display, FaultMeaning, Format, Limits, Parser, register
-from wirescan.files.whole_source import scan_source
+from netstrings.scan import NETSTRING, scan_netstrings, scan_streams
+from wirescan import Column, Display, FaultMeaning, Format, FrameTable, Limits, Parser, register
+from wirescan.files.whole_source import scan_carried, scan_source
+from wirescan.frames.errors import resolve_mode
 from wirescan.frames.summary_columns import SummaryColumns
 
 FAULTS = {
@@ -25,8 +26,14 @@ class Content(IntEnum):
     BINARY = 2
 
 
-def scan(source, *, errors="strict", check=True, limits=Limits()):
-    """Return the netstrings in a source as a table of dtype NETSTRING, with the place `text`."""
+def scan(source, *, errors=None, check=True, limits=Limits()):
+    """Return the netstrings in a source as a table of dtype NETSTRING, with the place `text`.
+
+    A table whose rows have a place `records` is a source too: netstrings may be in other messages.
+    """
+    errors = resolve_mode(errors, source, limits)
+    if isinstance(source, FrameTable):
+        return scan_carried(source, NETSTRINGS, errors=errors, check=check, limits=limits)
     return scan_source(source, NETSTRINGS, errors=errors, check=check, limits=limits)
 
 
@@ -36,7 +43,7 @@ NETSTRINGS = Format(
     NETSTRING,
     scan,
     columns={"content": Column(names=Content)},
-    parser=Parser(scan=scan_netstrings),
+    parser=Parser(scan=scan_netstrings, spans=scan_streams),
     display=Display(shown=("_start", "size", "text"), summary=SummaryColumns(values=("body",))),
     faults=FAULTS,
 )

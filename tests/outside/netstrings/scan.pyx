@@ -9,7 +9,7 @@ import numpy as np
 
 from wirescan.core cimport (
     Context, Fault, Head, NOT_A_FRAME, OK, Reader, Rows, SHORT, ScanState, SearchBudget, TRUNCATED,
-    enter, int32_t, int64_t, scan_buffer, scan_frames, sized, uint8_t, uint32_t)
+    enter, int32_t, int64_t, scan_buffer, scan_frames, scan_spans, sized, uint8_t, uint32_t)
 from wirescan.core.loop import flat
 from wirescan.core.text cimport is_digit, read_decimal, skip_digits
 
@@ -86,3 +86,8 @@ NETSTRING = flat(np.asarray(<Netstring[:1]>&_netstring).dtype)
 def scan_netstrings(buffer, check, resync, limits, into=None, more=False, resume=None):
     """(rows of dtype NETSTRING, bad, fault, offset); netstrings have no checksum to check."""
     return scan_frames(buffer, NETSTRING, run, resync, more, limits, into, resume)
+
+
+def scan_streams(buffers, spans, check, resync, limits, more=False):
+    """(rows, bad, faults, offsets) of many spans of buffers, such as TCP connections."""
+    return scan_spans(buffers, spans, NETSTRING, run, resync, limits, more)

@@ -79,8 +79,7 @@ def pair_requests(
     # The body of a request may be large, and is not needed.
     headers = asked.table.rows["body"][requests].astype(np.int64)
     rows["size"] = headers
-    buffers = asked.table.buffers
-    return PairedFrames(requests, responses, is_awaited, rows, buffers, kept_sizes=headers)
+    return PairedFrames(requests, responses, rows, is_awaited=is_awaited, kept_sizes=headers)
 
 
 def find_requests(asked: SentFrames, answers: SentFrames) -> tuple[np.ndarray, np.ndarray]:

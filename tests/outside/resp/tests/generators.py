@@ -69,7 +69,7 @@ def find_children(row):
     return 0, row["size"], row["fault"]
 
 
-# Good bytes are also cut, so no text in them holds a frame. See section 12 of the page.
+# Good bytes are also cut, so no text in them holds a frame. See section 13 of the page.
 values = nest(scalars)
 good = st.lists(values, max_size=5).map(join_values)
 streams = st.lists(nest(scalars | frame_in_text), max_size=5)

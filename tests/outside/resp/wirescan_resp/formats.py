@@ -4,10 +4,13 @@ import operator
 
 from wirescan import Column, Display, Format, FrameTable, Limits, Parser, Storage
 from wirescan.files.whole_source import scan_source
+from wirescan.frames.conversation import Conversation
 from wirescan.frames.errors import enforce_mode, raise_if_row_limit, resolve_mode
 from wirescan.frames.summary_columns import SummaryColumns
 from wirescan.frames.table import renumber_enclosing, require_rows
 from wirescan_resp.constants import FAULTS, Kind
+from wirescan_resp.evidence import weigh_frames
+from wirescan_resp.exchanges import EXCHANGES
 from wirescan_resp.files import FILES, find_boundaries
 from wirescan_resp.scan import FRAME, bytes_needed, scan_stream, scan_streams
 from wirescan_resp.values import MAX_DEPTH, VALUE, open_values
@@ -88,7 +91,14 @@ FRAMES = Format(
     children={"values": values},
     columns={"kind": Column(names=Kind)},
     parser=Parser(scan=scan_stream, spans=scan_streams, bytes_needed=bytes_needed),
-    storage=Storage(files=FILES, boundaries=find_boundaries),
+    storage=Storage(
+        files=FILES,
+        boundaries=find_boundaries,
+        weigh=weigh_frames,
+        evidence="they begin with a type, and sizes and counts are followed by CR LF",
+    ),
+    conversation=Conversation(ports=(6379,)),
+    exchange=EXCHANGES,
     display=Display(
         shown=("_start", "kind", "name", "integer", "count", "value"),
         grouped_by="name",

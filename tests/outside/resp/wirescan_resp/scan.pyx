@@ -33,9 +33,9 @@ def scan_stream(buffer, *, check, resync, limits, into=None, more=False, resume=
     return scan_frames(buffer, FRAME, run_frames, resync, more, limits, into, resume)
 
 
-def scan_streams(buffers, spans, *, check, resync, limits):
+def scan_streams(buffers, spans, *, check, resync, limits, more=False):
     """Return (rows, bad, faults, positions) of many spans: see `core.loop.scan_spans`."""
-    return scan_spans(buffers, spans, FRAME, run_frames, resync, limits)
+    return scan_spans(buffers, spans, FRAME, run_frames, resync, limits, more)
 
 
 def bytes_needed(held, at=0, missing=1):
