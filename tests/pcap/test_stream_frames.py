@@ -4,12 +4,14 @@ import numpy as np
 import pytest
 
 import wirescan
-from tests.support.captured_conversations import CASES, converse, read_in_pieces, simulate
-from tests.support.simulated_capture import STEP, Connection, SimulatedCapture
+from tests.support.captured_conversations import CASES, converse, produce, read_in_pieces, simulate
+from tests.support.simulated_capture import ACK, PSH, STEP, Connection, SimulatedCapture
 from wirescan import Fault, FrameError, FrameTable, Limits, kafka, liftbridge, nats, pcap
+from wirescan.frames.registry import format_of
 from wirescan.reading.chunked import iter_tables
 
 MESSAGES = "liftbridge.messages"
+BATCH = bytes(kafka.encode_batch([{"key": b"k", "value": b"v"}]))
 PLACE_NAMES = ("start", "parent", "buffer")
 
 
@@ -296,3 +298,50 @@ def test_options_of_formats_apply_to_pieces_of_captures(order, tmp_path):
     found = [value for table in tables if len(table) for value in table["time"].tolist()]
     assert sorted(found) == sorted(whole["time"].tolist())
     assert len(found) > 0
+
+
+def test_rows_have_the_columns_that_are_computed_or_of_enclosing_frames():
+    capture = converse((0, produce(7, BATCH)), port=9092).to_pcap()
+    packets = pcap.packets(pcap.scan(capture))
+    assert packets[3].source == packets["source"].to_pylist()[3] == "10.0.0.1:40000"
+    record = wirescan.scan(capture, "kafka.records")[0]
+    assert (record.client, bytes(record.topic), record.direction) == (
+        "10.0.0.1:40000",
+        b"orders",
+        pcap.Direction.TO_SERVER,
+    )
+    assert record.time == wirescan.scan(capture, "kafka.requests")["time"][0]
+    assert {"client", "topic", "time"} <= set(dir(record))
+    with pytest.raises(AttributeError, match="has no 'sourc'; did you mean source?"):
+        packets[0].sourc  # noqa: B018
+
+
+def test_formats_that_a_capture_carries_are_named_in_the_hint():
+    capture = converse((0, produce(7, BATCH)), port=9092).to_pcap()
+    for scan, hint in (
+        (kafka.scan, r'use wirescan.scan\(source, "kafka.batches"\)'),
+        (kafka.requests, r'use wirescan.scan\(source, "kafka.requests"\)'),
+        (kafka.scan_redpanda, "kafka.redpanda_batches are not sent over connections"),
+    ):
+        with pytest.raises(FrameError, match=hint):
+            scan(capture)
+
+
+@pytest.mark.parametrize("name", ["kafka.batches", "pcap.blocks", "pcap.tls", "kafka.exchanges"])
+@pytest.mark.parametrize("value", ["true", "false"])
+def test_only_the_parts_of_captures_are_tolerant(name, value):
+    with pytest.raises(ValueError, match=f"{name} has no option"):
+        format_of(f"{name}?tolerant={value}")
+
+
+def test_tolerant_streams_have_lost_bytes_in_every_mode():
+    capture = SimulatedCapture()
+    connection = Connection((bytes([10, 0, 0, 1]), 40_000), (bytes([10, 0, 0, 2]), 9092))
+    capture.connect(connection)
+    capture.add(connection, 0, PSH | ACK, position=5, payload=b"after lost bytes")
+    raw = capture.to_pcap()
+    assert wirescan.scan(raw, "pcap.streams?tolerant=true")["fault"].tolist() == [Fault.LOST, 0]
+    with pytest.raises(FrameError):
+        wirescan.scan(raw, "pcap.streams")
+    with pytest.raises(ValueError, match="pcap.streams has no option"):
+        format_of("pcap.streams?other=true")

@@ -17,6 +17,7 @@ from wirescan.frames.errors import FrameError, check_mode, enforce_mode
 from wirescan.frames.fault_names import FaultMeaning
 from wirescan.frames.format import Format
 from wirescan.frames.limits import Limits
+from wirescan.frames.registry import format_of, make_spec
 from wirescan.frames.table import FrameTable, join, make_empty, make_stop
 
 LEAST_VERIFIED = 16 << 20  # bytes to verify; a smaller share is not worth a thread
@@ -125,9 +126,13 @@ def _explain_capture(error: FrameError, format: Format, buffer: memoryview) -> F
     """Return the error for a buffer. For a capture of packets, it says how to read it."""
     if error.offset or not is_capture(buffer):
         return error
-    text = f"the source is a capture of packets, and {format.name} are not sent over connections"
-    if format.conversation is not None:
-        text = f'the source is a capture of packets: use wirescan.scan(source, "{format.name}")'
+    text = f'the source is a capture of packets: use wirescan.scan(source, "{format.name}")'
+    try:
+        format_of(make_spec(format.name, capture="true"))
+    except ValueError:
+        text = (
+            f"the source is a capture of packets, and {format.name} are not sent over connections"
+        )
     meaning = FaultMeaning(error.meaning.name, text)
     return FrameError(
         error.fault, error.offset, error.row, error.near, error.source, error.inflated, meaning

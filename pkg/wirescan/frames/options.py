@@ -64,7 +64,7 @@ def apply_options(
     """
     accepted = (*format.accepts, *common)
     accepted_names = {option.name for option in accepted}
-    names = [option.name for option in format.accepts]
+    names = [option.name for option in format.accepts if not option.is_internal]
     for name in values:
         if name not in accepted_names:
             if not names:

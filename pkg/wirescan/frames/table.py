@@ -14,6 +14,7 @@ from wirescan.core.loop import HEAD
 from wirescan.core.row_arrays import copy_rows, join_rows, select_rows
 from wirescan.core.table_fields import TableFields
 from wirescan.frames.columns import (
+    PATH_KINDS,
     PLACES,
     RESERVED,
     ColumnKind,
@@ -67,7 +68,7 @@ class Row:
 
     `row.size` is a column. `row.key` is a place: a memoryview, None for null, or an array if the
     place holds numbers. `record.headers` are the frames inside the row, by the name of their
-    format.
+    format. `packet.source` is a computed column, and `request.client` is one of an enclosing frame.
 
     Frames inside are read in the mode of the table. Under "mark" a bad header is a pair of None,
     under "strict" it raises FrameError.
@@ -94,6 +95,9 @@ class Row:
             return self._open(name)
         if name in table.places:
             return table._read_value(self._index, name)
+        column = describe_rows(table).describe_column(name)
+        if column is not None and column.kind not in PATH_KINDS:
+            return table._read_cell(self._index, name)
         hint = _hint_at_columns(table, name)
         raise AttributeError(f"a row of {table.name} has no {name!r}{hint}")
 
@@ -114,7 +118,7 @@ class Row:
     def __dir__(self) -> list[str]:
         table = self._table
         names = [*_list_plain_columns(table.dtype), *table.places, *_list_children(table)]
-        return [*super().__dir__(), *names]
+        return [*super().__dir__(), *dict.fromkeys([*names, *_list_other_columns(table)])]
 
     def __iter__(self) -> Iterator[memoryview | None]:
         return iter([self._table.bytes(self._index, name) for name in self._table.places])
@@ -410,6 +414,18 @@ class FrameTable(TableFields):
         items = None if self.format is None else self.format.get_column(name).items
         return view if view is None or items is None else np.frombuffer(view, items)
 
+    def _read_cell(self, i: int, name: str) -> Any:
+        """Return a value of row i of a column that is none of the rows' own.
+
+        It is the text of a computed column, the place of an enclosing frame, or a number.
+        """
+        found = self[i : i + 1]._find_column(name)
+        if found.column.kind is ColumnKind.COMPUTED_TEXT:
+            return found.compute_texts()[0]
+        if found.column.kind in PLACES:
+            return found.select_rows()._read_value(0, found.column.name)
+        return found.read_numbers()[0].item()
+
     def _read_column(self, name: str) -> Any:
         """Return a column that is none of the rows' own numbers."""
         found = self._find_column(name)
@@ -640,6 +656,17 @@ def _restrict(format: Any, dtype: np.dtype[Any], selected: tuple[str, ...] = ())
     }
     children = {name: read for name, read in format.children.items() if name in columns}
     return replace(format, dtype=dtype, children=children, columns=columns, selected=selected)
+
+
+def _list_other_columns(table: FrameTable) -> list[str]:
+    """Return the columns of exports that a row has: not those of the path of a file."""
+    format = describe_rows(table)
+    described = ((name, format.describe_column(name)) for name in format.all_columns)
+    return [
+        name
+        for name, column in described
+        if column is not None and column.kind not in PATH_KINDS and not name.startswith("_")
+    ]
 
 
 def _hint_at_columns(table: FrameTable, name: Any) -> str:

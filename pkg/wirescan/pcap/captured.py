@@ -191,24 +191,6 @@ def add_keylog(format: Format, path: str) -> Format:
     return replace(format, conversation=replace(conversation, keylog=path))
 
 
-def add_tolerance(format: Format, value: str) -> Format:
-    """Return a format of captures whose bad packets and lost bytes are rows in every mode.
-
-    Raises ValueError for another format.
-    """
-    if format.name not in ("pcap.packets", "pcap.flows", "pcap.streams"):
-        raise ValueError(f"{format.name} has no option 'tolerant'")
-
-    def read(source: Any, **options: Any) -> FrameTable:
-        return format.read(source, **{**options, "errors": "mark"})
-
-    within = format.within
-    assert within is not None  # these formats are inside blocks
-    if within != "pcap.blocks":
-        within = make_spec(within, tolerant=value)
-    return replace(format, within=within, read=read)
-
-
 def _declare(
     compute: Callable[[Any], np.ndarray],
     unit: Literal["ns"] | None = None,
@@ -252,8 +234,5 @@ COMMON_OPTIONS = (
     KEYLOG,  # the option `capture` reads it
     FormatOption(
         "capture", bool, "The files are captures of packets.", add_capture, is_internal=True
-    ),
-    FormatOption(
-        "tolerant", bool, "Bad packets and lost bytes are rows.", add_tolerance, is_internal=True
     ),
 )

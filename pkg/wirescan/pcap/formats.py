@@ -35,6 +35,7 @@ from wirescan.pcap.scan import BLOCK, PACKET, open_packets, scan_stream
 from wirescan.pcap.stream_frames import CapturedStreams
 from wirescan.pcap.tls_constants import CipherSuite, Decryption, TlsVersion
 from wirescan.pcap.tls_table import TLS, CapturedTls, list_endpoints, tls
+from wirescan.pcap.tolerance import TOLERANT
 
 POLICY = "first"  # of held segments that overlap
 TIME = Column(unit="ns")
@@ -273,6 +274,7 @@ PACKETS = Format(
         grouped_by="kind",
     ),
     meanings=MEANINGS["pcap.packets"],
+    accepts=(TOLERANT,),
 )
 FLOWS = Format(
     "pcap.flows",
@@ -303,6 +305,7 @@ FLOWS = Format(
         grouped_by="server",
     ),
     meanings=MEANINGS["pcap.flows"],
+    accepts=(TOLERANT,),
     make_reader=partial(CapturedStreams, "pcap.flows"),
     detached=True,
 )
@@ -328,6 +331,7 @@ STREAMS = Format(
         grouped_by="kind",
     ),
     meanings=MEANINGS["pcap.streams"],
+    accepts=(TOLERANT,),
     make_reader=partial(CapturedStreams, "pcap.streams"),
 )
 TLS_CONNECTIONS = Format(
