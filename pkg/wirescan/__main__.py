@@ -26,7 +26,8 @@ def start() -> NoReturn:
         message = "\nwirescan: interrupted"
     except ImportError as error:  # click is missing where the extra "cli" is not installed
         code = USAGE_ERROR
-        message = f"wirescan: {error}: pip install 'wirescan[cli]'"
+        hint = "" if "pip install" in str(error) else ": pip install 'wirescan[cli]'"
+        message = f"wirescan: {error}{hint}"
     if message and sys.stderr is not None:
         print(message, file=sys.stderr)
     sys.exit(code)

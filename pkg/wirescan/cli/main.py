@@ -14,8 +14,11 @@ from contextlib import contextmanager, suppress
 from importlib import import_module
 from typing import Any
 
-import click
-from click.shell_completion import add_completion_class
+from wirescan.frames.optional_packages import name_package
+
+with name_package("click", "the command wirescan", "'wirescan[cli]'"):
+    import click
+    from click.shell_completion import add_completion_class
 
 from wirescan import FrameError
 from wirescan.cli.common import CLOSED_PIPE, INTERRUPTED, Damage, Failure, describe_error

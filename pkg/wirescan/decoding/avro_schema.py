@@ -23,10 +23,12 @@ import struct
 from dataclasses import dataclass
 from typing import Any
 
-import pyarrow as pa
-
 from wirescan.decoding.avro_reader import Op, Program, Target
 from wirescan.decoding.column_tree import DEEPEST, MOST_NODES, ColumnTree
+from wirescan.frames.optional_packages import name_package
+
+with name_package("pyarrow", __name__, "'wirescan[arrow]'"):
+    import pyarrow as pa
 
 MOST_BYTES = 1 << 20  # of a schema
 LARGEST_FIXED = 1024  # bytes of a value of "fixed"

@@ -10,9 +10,12 @@ import sys
 from dataclasses import dataclass, field
 
 import numpy as np
-import pyarrow as pa
 
 from wirescan.decoding.value_builder import ValueBuilder
+from wirescan.frames.optional_packages import name_package
+
+with name_package("pyarrow", __name__, "'wirescan[arrow]'"):
+    import pyarrow as pa
 
 # The numbers of `NodeKind` in value_builder.pxd.
 NULLS, FIXED, BYTES, LIST, STRUCT = range(5)

@@ -16,10 +16,13 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
-import pyarrow as pa
 
 from wirescan.decoding.json_lines import extract_shape
 from wirescan.frames.escape import make_visible
+from wirescan.frames.optional_packages import name_package
+
+with name_package("pyarrow", __name__, "'wirescan[arrow]'"):
+    import pyarrow as pa
 
 ANY = "any"  # kind of a value that only the parser checks
 KINDS = {bool: "boolean", int: "number", float: "number", str: "string", list: "array"}

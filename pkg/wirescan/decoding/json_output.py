@@ -22,9 +22,12 @@ from itertools import pairwise
 from typing import Any, Literal
 
 import numpy as np
-import pyarrow as pa
 
+from wirescan.frames.optional_packages import name_package
 from wirescan.frames.value_text import encode, encode_float
+
+with name_package("pyarrow", __name__, "'wirescan[arrow]'"):
+    import pyarrow as pa
 
 MOST_VALUES = 1 << 20  # that are converted at a time, if they belong to several rows
 PER_SECOND = {"s": 1, "ms": 1_000, "us": 1_000_000, "ns": 1_000_000_000}

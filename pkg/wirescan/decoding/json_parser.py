@@ -25,14 +25,17 @@ from itertools import pairwise
 from typing import Any
 
 import numpy as np
-import pyarrow as pa
-import pyarrow.json
-from pyarrow import compute
 
 from wirescan.core.strings import ByteStrings
 from wirescan.decoding.json_lines import REASONS, make_lines
 from wirescan.decoding.json_misfits import Types, find_field_type
 from wirescan.frames.escape import make_visible
+from wirescan.frames.optional_packages import name_package
+
+with name_package("pyarrow", __name__, "'wirescan[arrow]'"):
+    import pyarrow as pa
+    import pyarrow.json
+    from pyarrow import compute
 
 DEEPEST = 50  # nesting of objects and arrays; Arrow's own files allow 64
 # Objects and members in one document, and in the documents whose types are inferred together.

@@ -6,13 +6,15 @@ import json
 import re
 from typing import Any
 
-import pyarrow as pa
-from pyarrow import compute
-
 from wirescan.core.strings import ByteStrings
 from wirescan.decoding.decoder import Decoded, Decoder, make_reasons
 from wirescan.decoding.json_parser import check_types, make_structs, parse_documents
 from wirescan.decoding.schema_registry import NO_HEADER, strip_headers
+from wirescan.frames.optional_packages import name_package
+
+with name_package("pyarrow", __name__, "'wirescan[arrow]'"):
+    import pyarrow as pa
+    from pyarrow import compute
 
 SAMPLE_ROWS = 4096  # payloads whose types are inferred
 TIME_WITH_ZONE = re.compile(r"timestamp\[(s|ms|us|ns), *([^\]]+)\]")

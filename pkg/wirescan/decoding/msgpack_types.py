@@ -15,13 +15,16 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-import pyarrow as pa
 
 from wirescan.core.strings import ByteStrings
 from wirescan.decoding.column_tree import ColumnTree
 from wirescan.decoding.msgpack_reader import MapOp, MapProgram
 from wirescan.decoding.msgpack_shapes import infer_shapes
 from wirescan.decoding.msgpack_wire import ValueKind
+from wirescan.frames.optional_packages import name_package
+
+with name_package("pyarrow", __name__, "'wirescan[arrow]'"):
+    import pyarrow as pa
 
 MEMBERS = 1000  # inferred members, nested ones included
 UNITS = {"s": 1, "ms": 10**3, "us": 10**6, "ns": 10**9}  # in a second

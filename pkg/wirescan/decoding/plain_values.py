@@ -15,8 +15,6 @@ Source: org.apache.kafka.common.serialization of Apache Kafka.
 from __future__ import annotations
 
 import numpy as np
-import pyarrow as pa
-from pyarrow import compute
 
 from wirescan.decoding.decoder import (
     Decoded,
@@ -25,6 +23,11 @@ from wirescan.decoding.decoder import (
     mark_refused,
     read_payloads,
 )
+from wirescan.frames.optional_packages import name_package
+
+with name_package("pyarrow", __name__, "'wirescan[arrow]'"):
+    import pyarrow as pa
+    from pyarrow import compute
 
 NUMBERS = {"short": ">i2", "int": ">i4", "long": ">i8", "float": ">f4", "double": ">f8"}
 UUID = "^[0-9a-fA-F]{8}(-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}$"

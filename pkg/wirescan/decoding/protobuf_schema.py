@@ -19,12 +19,14 @@ from __future__ import annotations
 import struct
 from typing import Any, NamedTuple
 
-import pyarrow as pa
-
 from wirescan.decoding.column_tree import DEEPEST, MOST_NODES, ColumnTree
 from wirescan.decoding.known_protos import read_known_file
 from wirescan.decoding.protobuf_program import MessageKind, MessageProgram, ValueType
+from wirescan.frames.optional_packages import name_package
 from wirescan.frames.similar_names import hint_at_names
+
+with name_package("pyarrow", __name__, "'wirescan[arrow]'"):
+    import pyarrow as pa
 
 MOST_FILE_BYTES = 1 << 24  # of a FileDescriptorSet
 MOST_NAMED = 20  # messages that an error lists

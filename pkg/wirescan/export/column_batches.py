@@ -12,13 +12,13 @@ from functools import partial
 from typing import Any, NamedTuple, SupportsIndex
 
 import numpy as np
-import pyarrow as pa
 
 from wirescan.core.parallel import FixedWorkers, choose_workers, map_in_order
 from wirescan.export.table_parts import split_by_bytes
 from wirescan.frames.errors import FrameError, enforce_mode
 from wirescan.frames.format import Format
 from wirescan.frames.limits import Limits
+from wirescan.frames.optional_packages import name_package
 from wirescan.frames.registry import format_of
 from wirescan.frames.table import FrameTable
 from wirescan.frames.to_arrow import scan_to_batch, to_batch
@@ -32,6 +32,9 @@ from wirescan.reading.chunked import (
 )
 from wirescan.reading.filters import Condition, apply_filters, prune_frames
 from wirescan.reading.stream import Stream
+
+with name_package("pyarrow", __name__, "'wirescan[arrow]'"):
+    import pyarrow as pa
 
 
 class _Group(NamedTuple):

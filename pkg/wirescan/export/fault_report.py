@@ -17,12 +17,15 @@ from __future__ import annotations
 from collections.abc import Collection, Iterator
 
 import numpy as np
-import pyarrow as pa
 
 from wirescan.frames.errors import NEAR
 from wirescan.frames.fault_names import NUMBERS
 from wirescan.frames.lookup import find_bad_frames, find_buffers, find_parents
+from wirescan.frames.optional_packages import name_package
 from wirescan.frames.table import FrameTable, iter_groups
+
+with name_package("pyarrow", __name__, "'wirescan[arrow]'"):
+    import pyarrow as pa
 
 SCHEMA = pa.schema(
     [

@@ -9,10 +9,13 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any
 
 import numpy as np
-import pyarrow as pa
-import pyarrow.compute as pc
 
 from wirescan.export.sketches import compute_fingerprints, find_buckets, make_coupons, make_sketches
+from wirescan.frames.optional_packages import name_package
+
+with name_package("pyarrow", __name__, "'wirescan[arrow]'"):
+    import pyarrow as pa
+    import pyarrow.compute as pc
 
 COUNT = "* count"  # the names of partial results have a space, so they match no column
 SKETCHES = {"distinct": pa.binary(), "histogram": pa.list_(pa.int64())}

@@ -31,14 +31,17 @@ from hashlib import sha256
 from typing import NamedTuple
 
 import numpy as np
-import pyarrow as pa
 
 from wirescan.decoding.payload_columns import PayloadColumns
 from wirescan.export.batches import BATCH_BYTES
 from wirescan.export.table_parts import split_by_bytes
 from wirescan.frames import to_arrow
 from wirescan.frames.escape import make_visible
+from wirescan.frames.optional_packages import name_package
 from wirescan.frames.table import FrameTable
+
+with name_package("pyarrow", __name__, "'wirescan[arrow]'"):
+    import pyarrow as pa
 
 NULL = "__HIVE_DEFAULT_PARTITION__"
 UNITS = {"year": "Y", "month": "M", "day": "D", "hour": "h"}

@@ -14,11 +14,13 @@ from itertools import groupby
 from pathlib import Path
 from typing import Any, NamedTuple
 
-import pyarrow as pa
-import pyarrow.parquet as pq
-
 from wirescan.files.object_store import URL
 from wirescan.frames.escape import make_visible
+from wirescan.frames.optional_packages import name_package
+
+with name_package("pyarrow", __name__, "'wirescan[arrow]'"):
+    import pyarrow as pa
+    import pyarrow.parquet as pq
 
 COMPRESSION = "zstd"
 GROUP_BYTES = 64 << 20  # of a row group, before compression

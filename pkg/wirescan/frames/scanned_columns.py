@@ -7,11 +7,14 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-import pyarrow as pa
 
 from wirescan.core.column_writer import ColumnWriter
 from wirescan.frames.columns import PATH_KINDS, PLACES, ColumnDescription, ColumnKind
 from wirescan.frames.format import Format
+from wirescan.frames.optional_packages import name_package
+
+with name_package("pyarrow", __name__, "'wirescan[arrow]'"):
+    import pyarrow as pa
 
 if TYPE_CHECKING:
     from wirescan.frames.table import FrameTable

@@ -30,7 +30,6 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
 import numpy as np
-import pyarrow as pa
 
 from wirescan.core.column_writer import ColumnWriter
 from wirescan.frames.columns import PLACES, ColumnKind, list_places
@@ -47,6 +46,7 @@ from wirescan.frames.lookup import (
     list_declared_faults,
     list_levels,
 )
+from wirescan.frames.optional_packages import name_package
 from wirescan.frames.registry import format_of
 from wirescan.frames.scanned_columns import (
     PlaceColumns,
@@ -55,6 +55,9 @@ from wirescan.frames.scanned_columns import (
     write_places,
 )
 from wirescan.frames.similar_names import hint_at_names
+
+with name_package("pyarrow", __name__, "'wirescan[arrow]'"):
+    import pyarrow as pa
 
 if TYPE_CHECKING:
     from wirescan.frames.table import FrameTable

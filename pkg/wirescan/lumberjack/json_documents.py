@@ -6,15 +6,18 @@
 from __future__ import annotations
 
 import numpy as np
-import pyarrow as pa
 
 from wirescan.core.gather import Places
 from wirescan.decoding.decoder import make_reasons
 from wirescan.decoding.json_parser import check_types, make_structs, parse_documents
 from wirescan.frames.errors import resolve_mode
 from wirescan.frames.limits import Limits
+from wirescan.frames.optional_packages import name_package
 from wirescan.frames.table import FrameTable
 from wirescan.lumberjack.constants import Kind
+
+with name_package("pyarrow", __name__, "'wirescan[arrow]'"):
+    import pyarrow as pa
 
 TIMESTAMP = "@timestamp"
 LARGEST_COLUMN = (1 << 31) - 1  # bytes in an Arrow column of type binary

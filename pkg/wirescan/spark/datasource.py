@@ -87,14 +87,20 @@ from __future__ import annotations
 
 import warnings
 
-from pyspark.sql import SparkSession
-from pyspark.sql.datasource import (
-    DataSource,
-    DataSourceReader,
-    DataSourceStreamReader,
-    DataSourceWriter,
-)
-from pyspark.sql.types import StructType
+from wirescan.frames.optional_packages import name_package
+
+# The package imports this module first, so every import of the package names what to install.
+with name_package("pyspark", "wirescan.spark", "'wirescan[spark]'"):
+    from pyspark.sql import SparkSession
+    from pyspark.sql.datasource import (
+        DataSource,
+        DataSourceReader,
+        DataSourceStreamReader,
+        DataSourceWriter,
+    )
+    from pyspark.sql.types import StructType
+with name_package("pyarrow", "wirescan.spark", "'wirescan[spark]'"):
+    import pyarrow  # noqa: F401
 
 from wirescan.files.store_connection import FindOptions, set_default_options
 from wirescan.spark import kafka_topics

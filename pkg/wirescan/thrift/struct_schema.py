@@ -17,12 +17,14 @@ from dataclasses import dataclass
 from types import ModuleType
 from typing import Any
 
-import pyarrow as pa
-
 from wirescan.decoding.column_tree import DEEPEST, MOST_NODES, ColumnTree
+from wirescan.frames.optional_packages import name_package
 from wirescan.thrift.constants import Type
 from wirescan.thrift.idl import BINARY, load_module
 from wirescan.thrift.struct_reader import Form, StructProgram
+
+with name_package("pyarrow", __name__, "'wirescan[arrow]'"):
+    import pyarrow as pa
 
 NUMBERS = {
     Type.BOOL: pa.bool_(),

@@ -8,12 +8,14 @@ from __future__ import annotations
 import threading
 from typing import Any
 
-import pyarrow as pa
-
 from wirescan.core.strings import ByteStrings
 from wirescan.decoding.decoder import Decoded, Decoder, mark_refused
+from wirescan.frames.optional_packages import name_package
 from wirescan.thrift.struct_reader import REASONS, StructProgram, read_structs
 from wirescan.thrift.struct_schema import make_program, make_tree, read_struct_type
+
+with name_package("pyarrow", __name__, "'wirescan[arrow]'"):
+    import pyarrow as pa
 
 PROTOCOLS = ("binary", "compact")
 USAGE = "thrift:FILE.thrift,struct=NAME[,protocol=binary or compact]"

@@ -6,8 +6,6 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import chain
 from typing import Any, NamedTuple
 
-import pyarrow as pa
-
 from wirescan.cli.output import dump_json, dump_text
 from wirescan.decoding.json_output import iter_json_values
 from wirescan.decoding.payload_columns import (
@@ -19,10 +17,14 @@ from wirescan.decoding.payload_columns import (
 from wirescan.frames.errors import FrameError
 from wirescan.frames.escape import make_visible
 from wirescan.frames.format import Format
+from wirescan.frames.optional_packages import name_package
 from wirescan.frames.row_values import WIDEST_CELL, RowValues
 from wirescan.frames.table import FrameTable
 from wirescan.frames.to_arrow import make_schema, to_batch
 from wirescan.frames.value_text import escape_text
+
+with name_package("pyarrow", __name__, "'wirescan[arrow]'"):
+    import pyarrow as pa
 
 Tables = Iterable[tuple[FrameTable, str]]
 REFUSED = "!! "  # precedes the reason in the cell of a refused payload

@@ -10,12 +10,14 @@ from __future__ import annotations
 
 from typing import Any
 
-import pyarrow as pa
-
 from wirescan.frames.columns import PLAIN, Column
 from wirescan.frames.format import Format
+from wirescan.frames.optional_packages import name_package
 from wirescan.frames.row_values import FAULT_COLUMN
 from wirescan.frames.value_text import ENCODINGS, encode, format_time, show_bytes
+
+with name_package("pyarrow", __name__, "'wirescan[arrow]'"):
+    import pyarrow as pa
 
 COMMONEST = 5  # values of the grouped column
 MICROSECONDS = 1000  # in a millisecond

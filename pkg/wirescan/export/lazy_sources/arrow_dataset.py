@@ -5,17 +5,19 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, NoReturn
 
-import pyarrow as pa
-import pyarrow.compute as pc
-import pyarrow.dataset
-
 from wirescan.export.lazy_sources.arrow_expressions import decode_expression, list_fields
 from wirescan.export.lazy_sources.conditions import list_filters
 from wirescan.export.lazy_sources.file_scan import FileScan, slice_batch
 from wirescan.frames.limits import Limits
+from wirescan.frames.optional_packages import name_package
 from wirescan.frames.registry import format_of
 from wirescan.reading.filters import Filter
 from wirescan.reading.splits import Sources
+
+with name_package("pyarrow", __name__, "'wirescan[arrow]'"):
+    import pyarrow as pa
+    import pyarrow.compute as pc
+    import pyarrow.dataset
 
 BATCH_ROWS = 1 << 17  # pyarrow's default
 

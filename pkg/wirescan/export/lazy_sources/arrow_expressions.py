@@ -21,11 +21,13 @@ from collections.abc import Iterator
 from functools import cache
 from typing import Any, NamedTuple
 
-import pyarrow as pa
-import pyarrow.compute as pc
-
 from wirescan.export.lazy_sources.conditions import MIRRORED, Decoded, Time
+from wirescan.frames.optional_packages import name_package
 from wirescan.reading.filters import All, AnyOf, Filter, Not
+
+with name_package("pyarrow", __name__, "'wirescan[arrow]'"):
+    import pyarrow as pa
+    import pyarrow.compute as pc
 
 COMPARISONS = {
     "equal": "==",

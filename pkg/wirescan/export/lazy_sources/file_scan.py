@@ -5,15 +5,17 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-import pyarrow as pa
-
 from wirescan.export.batches import BATCH_BYTES, iter_batches
 from wirescan.frames.errors import check_mode
 from wirescan.frames.limits import Limits
+from wirescan.frames.optional_packages import name_package
 from wirescan.frames.to_arrow import list_default_columns, make_schema
 from wirescan.reading.captures import choose_source_format
 from wirescan.reading.filters import Filter
 from wirescan.reading.splits import Sources, list_source_files
+
+with name_package("pyarrow", __name__, "'wirescan[arrow]'"):
+    import pyarrow as pa
 
 # pyarrow cannot filter views, and DuckDB pushes no filter to a dataset that has one.
 BINARY = "binary"

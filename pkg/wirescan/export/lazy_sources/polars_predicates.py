@@ -11,10 +11,12 @@ import json
 import warnings
 from typing import TYPE_CHECKING, Any
 
-import pyarrow as pa
-
 from wirescan.export.lazy_sources.conditions import MIRRORED, Decoded, Time
+from wirescan.frames.optional_packages import name_package
 from wirescan.reading.filters import All, AnyOf, Filter, Not
+
+with name_package("pyarrow", __name__, "'wirescan[arrow]'"):
+    import pyarrow as pa
 
 if TYPE_CHECKING:
     import polars as pl

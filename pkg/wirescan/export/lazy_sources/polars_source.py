@@ -5,8 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
-import pyarrow as pa
-
 from wirescan.export.lazy_sources.conditions import list_filters
 from wirescan.export.lazy_sources.file_scan import FileScan, slice_batch
 from wirescan.export.lazy_sources.polars_predicates import decode_predicate
@@ -15,6 +13,9 @@ from wirescan.frames.optional_packages import name_package
 from wirescan.frames.registry import format_of
 from wirescan.reading.filters import Filter
 from wirescan.reading.splits import Sources
+
+with name_package("pyarrow", __name__, "'wirescan[arrow]'"):
+    import pyarrow as pa
 
 if TYPE_CHECKING:
     import polars as pl

@@ -10,6 +10,7 @@ import re
 from collections.abc import Generator
 
 from wirescan.frames.escape import make_visible
+from wirescan.frames.optional_packages import name_package
 
 MECHANISMS = ("PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512")
 # Iterations of the password hash. RFC 7677 requires the lower bound; more than the upper bound
@@ -50,7 +51,8 @@ def login(mechanism: str, user: str, password: str, server: str) -> Generator[by
     if mechanism == "PLAIN":
         yield b"\0" + user.encode() + b"\0" + password.encode()
         return
-    from scramp import ScramClient, ScramException
+    with name_package("scramp", "SCRAM", "'wirescan[sasl]'"):
+        from scramp import ScramClient, ScramException
 
     try:
         client = ScramClient([mechanism], user, password)

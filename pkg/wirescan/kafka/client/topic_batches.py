@@ -13,13 +13,15 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-import pyarrow as pa
-
 from wirescan.export.batches import BATCH_BYTES
 from wirescan.export.table_parts import split_by_bytes
 from wirescan.frames import to_arrow
 from wirescan.frames.limits import Limits
+from wirescan.frames.optional_packages import name_package
 from wirescan.kafka.client import Part
+
+with name_package("pyarrow", __name__, "'wirescan[arrow]'"):
+    import pyarrow as pa
 
 FORMAT = "kafka.records"
 ADDED = {"topic": pa.string(), "partition": pa.int32()}

@@ -11,16 +11,18 @@ import logging
 from collections.abc import AsyncIterator, Callable
 from typing import Any
 
-import nats
-from nats.aio.msg import Msg
-from nats.aio.subscription import Subscription
-from nats.errors import SlowConsumerError
-
 from wirescan.frames.escape import make_visible
+from wirescan.frames.optional_packages import name_package
 from wirescan.frames.table import FrameTable
 from wirescan.liftbridge.live.publisher import SETTLING, Publisher, Receipt, Sending
 from wirescan.liftbridge.live.subjects import list_subjects
 from wirescan.liftbridge.live.subscriber import Subscriber
+
+with name_package("nats", __name__, "'wirescan[nats]'"):
+    import nats
+    from nats.aio.msg import Msg
+    from nats.aio.subscription import Subscription
+    from nats.errors import SlowConsumerError
 
 SERVERS = "nats://127.0.0.1:4222"
 logger = logging.getLogger(__name__)

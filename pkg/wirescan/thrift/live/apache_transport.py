@@ -21,17 +21,10 @@ from io import BytesIO
 from typing import Any
 from weakref import WeakValueDictionary
 
-from thrift.transport.THeaderTransport import (
-    HARD_MAX_FRAME_SIZE,
-    THeaderClientType,
-    THeaderSubprotocolID,
-    THeaderTransport,
-)
-from thrift.transport.TTransport import TTransportBase, TTransportException
-
 from wirescan.core.fault import Fault
 from wirescan.frames.errors import FrameError
 from wirescan.frames.limits import Limits
+from wirescan.frames.optional_packages import name_package
 from wirescan.thrift.constants import Kind, Transform
 from wirescan.thrift.encode import encode_frame, encode_framed
 from wirescan.thrift.formats import plain, scan
@@ -41,6 +34,15 @@ from wirescan.thrift.live.persistent_headers import (
     list_transforms,
     read_infos,
 )
+
+with name_package("thrift", __name__, "'wirescan[thrift]'"):
+    from thrift.transport.THeaderTransport import (
+        HARD_MAX_FRAME_SIZE,
+        THeaderClientType,
+        THeaderSubprotocolID,
+        THeaderTransport,
+    )
+    from thrift.transport.TTransport import TTransportBase, TTransportException
 
 __all__ = ["HeaderTransport", "HeaderTransportFactory", "TransportError"]
 
