@@ -45,6 +45,10 @@ class Conversation:
         sender: who sends such frames: "client" or "server". None: both do.
         label: a function of such frames and of the frames of `answers`, both as `SentFrames`, that
             says which frames they answer, as `LabelledFrames`. Optional.
+        weigh_after_gap: for formats without a mark of the start of a frame: a function of a table
+            of good frames that returns how unlikely each of them is after lost bytes, in bits:
+            float64 or int64, at least 0. The number of a frame depends on this frame only. With it,
+            frames are searched for at the starts of packets after lost bytes. Optional.
         answers: the name of the format of the frames that these answer; only with `label`.
         measure_waiting: a function of a table of the frames of `answers`. It returns an int64
             array: how many first bytes of each frame `label` needs while the frame waits for its
@@ -58,6 +62,7 @@ class Conversation:
     label: Callable[[SentFrames, SentFrames], LabelledFrames] | None = None
     answers: str | None = None
     measure_waiting: Callable[[FrameTable], np.ndarray] | None = None
+    weigh_after_gap: Callable[[FrameTable], np.ndarray] | None = None
     keylog: str | None = None
 
 

@@ -331,7 +331,7 @@ FRAMES = Format(
     children={"events": events},
     columns={"kind": Column(names=KINDS)},
     parser=Parser(scan=scan_stream, spans=scan_streams, bytes_needed=bytes_needed),
-    conversation=Conversation(ports=(5044, 5043)),
+    conversation=Conversation(ports=(5044, 5043), weigh_after_gap=weigh_frames),
     exchange=EXCHANGES,
     storage=Storage(
         files=FILES,

@@ -168,7 +168,7 @@ MESSAGES = Format(
     children={"headers": headers},
     columns={"kind": Column(names=KINDS), "headers": Column(count="header_count")},
     parser=Parser(scan=scan_stream, spans=scan_streams, bytes_needed=bytes_needed),
-    conversation=Conversation(ports=(4222,)),
+    conversation=Conversation(ports=(4222,), weigh_after_gap=weigh_messages),
     exchange=EXCHANGES,
     storage=Storage(
         files=FILES,

@@ -35,6 +35,7 @@ from wirescan.pcap.flow_tables import (
     report_incomplete,
 )
 from wirescan.pcap.frame_times import QUESTION
+from wirescan.pcap.packet_resync import GapTracker, find_followed, find_senders
 from wirescan.pcap.sent_frames import make_sent_frames, read_sent
 from wirescan.pcap.tls_keys import find_blocks
 from wirescan.pcap.tls_streams import CaptureScanner, DecryptingScanner
@@ -43,6 +44,7 @@ from wirescan.pcap.waiting_frames import WaitingFrames
 
 STREAMS = "pcap.streams?tolerant=true"  # the format around the frames of captures
 UNDECIDED_BYTES = 1 << 16  # a stream of more bytes without evidence has another format
+NO_REQUEST = -1
 SENDERS = {"client": Direction.TO_SERVER, "server": Direction.TO_CLIENT}
 
 
@@ -97,6 +99,9 @@ class StreamScanner:
         self._check = check
         self._limits = limits
         self._known = ConnectionVerdicts()
+        self._gaps = None
+        if self._conversation.weigh_after_gap is not None:
+            self._gaps = GapTracker(format, check=check, limits=limits)
         # Those of the connections of the last streams, in the order of their numbers.
         self._verdicts = np.zeros(0, np.uint8)
         self._numbers = np.zeros(0, np.int64)
@@ -126,6 +131,10 @@ class StreamScanner:
         is_read = is_chosen & (verdicts == ACCEPTED)
         rows = select_rows(rows, is_read[rows["parent"]])
         waits = is_chosen & is_small & (verdicts == UNDECIDED)
+        if self._gaps is not None:
+            rows, ends = self._gaps.scan(
+                streams, rows, ends, chosen=chosen, is_read=is_read, waits=waits, more=more
+            )
         done = np.where(waits, 0, sizes)
         if more:
             done[chosen] = np.where(is_read[chosen], ends, done[chosen])
@@ -134,6 +143,8 @@ class StreamScanner:
             assert streams.outer is not None
             is_ended = streams.outer["kind"][streams["parent"]] != FlowState.UNFINISHED
         rows = self._add_bad_rows(streams, rows, verdicts, chosen, ends, is_ended)
+        if self._conversation.answers is not None:
+            rows["request"][rows["fault"] != 0] = NO_REQUEST  # rows of lost bytes have zeros
         return self._make_table(streams, rows), done
 
     def weigh(self, streams: FrameTable, *, more: bool) -> tuple[np.ndarray, FirstFrames]:
@@ -148,6 +159,8 @@ class StreamScanner:
     def forget(self, connections: np.ndarray) -> None:
         """Forget connections: no byte of them follows. connections: their numbers, int64."""
         self._known.forget(connections)
+        if self._gaps is not None:
+            self._gaps.forget(connections)
 
     def _choose_streams(self, streams: FrameTable) -> np.ndarray:
         """Return the rows of streams whose sender may send such frames."""
@@ -240,10 +253,8 @@ class StreamScanner:
         A frame ends too early where lost bytes or the end of its connection follow. Where only the
         capture ends, its bytes are a tail.
         """
-        senders = streams["parent"].astype(np.int64) * 2 + (streams["kind"] == Direction.TO_CLIENT)
         is_lost = streams.bad & self._is_of_sender(streams) & (verdicts == ACCEPTED)
-        is_followed = np.append(senders[1:] == senders[:-1], False)[: len(senders)]
-        is_ended = is_ended | is_followed
+        is_ended = is_ended | find_followed(find_senders(streams))
         left = streams.rows["size"][chosen].astype(np.int64) - ends
         is_accepted = verdicts[chosen] == ACCEPTED
         cut = np.flatnonzero((left > 0) & is_accepted & is_ended[chosen])

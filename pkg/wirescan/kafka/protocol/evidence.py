@@ -17,6 +17,7 @@ from wirescan.frames.table import FrameTable
 from wirescan.kafka.protocol.schema import MESSAGE, OPAQUE, get_api_key
 
 HEADER = 20  # bits: about 90 of 65,536 APIs, and about 10 of 65,536 versions
+SIZE = 8  # bits: a message after lost bytes has at most a few MiB
 BODY = 24  # bits: a body ends where the size of the request says
 WRONG = -20  # bits: a body does not
 # Bits of a correlation id that follows the one before, and of one that does not. Other protocols
@@ -51,6 +52,19 @@ def weigh_requests(requests: FrameTable) -> np.ndarray:
             bodies = requests[chosen].open(message.level.name, errors="mark", limits=LIMITS)
             bits[chosen] = np.where(bodies.bad, WRONG, HEADER + BODY)
     return bits
+
+
+def weigh_requests_alone(requests: FrameTable) -> np.ndarray:
+    """Return how unlikely each request is after lost bytes, in bits: float64. Bodies are not read.
+
+    So the number of a request does not depend on how much the others have in their bodies.
+    """
+    return np.where(requests["kind"] != OPAQUE, float(HEADER + SIZE), 0.0)
+
+
+def weigh_responses_alone(responses: FrameTable) -> np.ndarray:
+    """Return how unlikely each response is after lost bytes, in bits: float64."""
+    return np.full(len(responses), float(SIZE))
 
 
 def weigh_responses(responses: FrameTable) -> np.ndarray:

@@ -40,6 +40,8 @@ LEVELS = {
     if side == "response"
 }
 HEADER = 8  # bytes of a response up to the end of its correlation id
+# Faults of responses that may answer a request; TRUNCATED is shorter than a correlation id.
+READABLE = (0, Fault.TRUNCATED)
 COPIED = ("correlation_id", "api_key", "api_version")
 
 
@@ -90,7 +92,7 @@ def find_requests(asked: SentFrames, answers: SentFrames) -> tuple[np.ndarray, n
     """
     requests, responses = asked.table, answers.table
     is_pending = expects_response(requests.rows, requests.buffers) & ~requests.bad
-    is_open = responses["fault"] < Fault.BAD_LENGTH
+    is_open = np.isin(responses["fault"], READABLE)
     numbers = np.full(len(responses), NO_RESPONSE, np.int64)
     if (is_pending & (requests["kind"] == OPAQUE)).any():
         _answer_tokens(asked, answers, is_pending, is_open, numbers)

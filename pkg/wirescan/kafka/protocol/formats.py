@@ -44,7 +44,12 @@ from wirescan.kafka.protocol import exchanges, record_sets
 from wirescan.kafka.protocol.body import open_structs, read_int16
 from wirescan.kafka.protocol.compile import compile_programs
 from wirescan.kafka.protocol.error_codes import ErrorCode
-from wirescan.kafka.protocol.evidence import weigh_requests, weigh_responses
+from wirescan.kafka.protocol.evidence import (
+    weigh_requests,
+    weigh_requests_alone,
+    weigh_responses,
+    weigh_responses_alone,
+)
 from wirescan.kafka.protocol.field_meanings import find_meaning
 from wirescan.kafka.protocol.message import (
     REQUEST,
@@ -313,7 +318,7 @@ def _match_connections(
     numbers = np.full(len(responses), -1, np.int64)
     awaits_response = expects_response(requests.rows, requests.buffers) & ~requests.bad
     requests_of = dict(iter_groups(request_connections, np.flatnonzero(awaits_response)))
-    readable = np.flatnonzero(responses["fault"] < Fault.BAD_LENGTH)
+    readable = np.flatnonzero(np.isin(responses["fault"], exchanges.READABLE))
     for connection, answers in iter_groups(response_connections, readable):
         request_rows = requests_of.get(connection, NO_ROWS)
         number = match(
@@ -582,6 +587,7 @@ ANSWERS = Conversation(
     answers="kafka.requests",
     label=_label_responses,
     measure_waiting=_measure_waiting,
+    weigh_after_gap=weigh_responses_alone,
 )
 RESPONSES = Format(
     "kafka.responses",
@@ -634,7 +640,9 @@ REQUESTS = Format(
     children=_list_body_readers("request"),
     columns={"api_key": Column(names=ApiKey)},
     parser=Parser(scan=scan_requests, spans=scan_request_streams),
-    conversation=Conversation(ports=PORTS, sender="client"),
+    conversation=Conversation(
+        ports=PORTS, sender="client", weigh_after_gap=weigh_requests_alone
+    ),
     exchange=EXCHANGES,
     storage=Storage(
         text_marks=(),

@@ -1,0 +1,470 @@
+"""Frames after lost bytes in formats that mark no start of a frame.
+
+After lost bytes, and where a capture begins inside a connection, the next byte is often inside a
+frame. Programs mostly begin a frame at the start of a packet. So the starts of packets are
+candidates, and the first one with plausible frames is where reading goes on. The bytes before it
+are a bad row. So are the bytes from damage on, in a side of a connection that has lost bytes.
+
+A candidate is plausible if its first good frames are worth NEEDED bits: those that
+`Conversation.weigh_after_gap` returns for each frame, and BOUNDARY if one of them ends where a
+packet ends. Only its first WINDOW bytes count, or its first frame, of at most LARGEST bytes. More
+bytes never make a plausible candidate implausible. So the result does not depend on the pieces
+that a capture is read in. The work for a candidate is bounded, and each packet is one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import numpy as np
+
+from wirescan.core.fault import Fault
+from wirescan.core.loop import HEAD, Resume
+from wirescan.frames.errors import HARD, NEAR, FrameError
+from wirescan.frames.format import Format
+from wirescan.frames.limits import Limits
+from wirescan.frames.table import FrameTable
+from wirescan.pcap.assembler import SEGMENT
+from wirescan.pcap.constants import Direction
+from wirescan.pcap.frame_times import SEGMENTS_AFTER
+from wirescan.pcap.verdicts import UNDECIDED, ConnectionVerdicts
+
+NEEDED = 24  # bits
+BOUNDARY = 16  # bits: a packet has about 2**10 bytes, and few of all sizes are in reach
+WINDOW = 1 << 12  # first bytes of a candidate that are looked at, if its first frame is smaller
+LARGEST = 4 << 20  # bytes of a first frame; a bad row ends at the next packet after as many
+WEIGHED = 8  # first frames of a candidate that are weighed
+FIRST_CANDIDATES = 4  # that are judged at once; they double
+BATCH = 128  # candidates whose frames are held at once
+NO_FAULT = 0
+REJECTED, WAITING, PLAUSIBLE = 0, 1, 2  # what is known of a candidate
+LOOSE = 1  # the state of a side with lost bytes whose next byte begins a frame; no fault has it
+# The start of a packet. `stop` is the end of the span, and `parent` the row of the stream.
+CANDIDATE = np.dtype(
+    [("start", "i8"), ("stop", "i8"), ("parent", "i4"), ("buffer", "u2"), ("is_last", "?")]
+)
+
+
+class BadRow(NamedTuple):
+    """Columns of a bad row."""
+
+    parent: int
+    buffer: int
+    start: int
+    size: int
+    fault: int
+
+
+@dataclass
+class Span:
+    """Bytes of a stream that are scanned.
+
+    Attributes:
+        parent: the row of the stream.
+        buffer: the number of its buffer.
+        start: the position in the buffer of the first byte that is in no row yet.
+        stop: the position after its last byte, where a packet ends.
+        fault: why no frame begins at `start`, as far as is known; or NO_FAULT.
+        is_last: no byte follows.
+    """
+
+    parent: int
+    buffer: int
+    start: int
+    stop: int
+    fault: int
+    is_last: bool
+    is_done: bool = False
+    # Numbers of packets: those from `next` to `end` may have the next frame.
+    next: int = 0
+    end: int = 0
+    count: int = FIRST_CANDIDATES
+
+    def begin_search(self, packet_starts: np.ndarray) -> None:
+        """Search for the next frame from the first packet on that begins at `start` or later."""
+        ends = np.searchsorted(packet_starts, [self.start, self.stop])
+        self.next, self.end = ends.tolist()
+        self.count = FIRST_CANDIDATES
+
+    def take_verdicts(self, starts: list[int], verdicts: list[int]) -> list[BadRow]:
+        """Go on to the first candidate that is not rejected. Return the bad rows before it.
+
+        starts: the positions of the next candidates. verdicts: what is known of them.
+        """
+        bad_rows: list[BadRow] = []
+        self.next += len(starts)
+        self.count *= 2
+        for start, verdict in zip(starts, verdicts):
+            if verdict == PLAUSIBLE or start - self.start >= LARGEST:
+                self._pass_over(start, bad_rows)
+            if verdict == PLAUSIBLE:
+                self.fault = NO_FAULT
+                return bad_rows
+            if verdict == WAITING:
+                self.is_done = True
+                return bad_rows
+        if self.next == self.end:
+            self.is_done = True
+            if self.is_last:
+                self._pass_over(self.stop, bad_rows)
+        return bad_rows
+
+    def _pass_over(self, position: int, bad_rows: list[BadRow]) -> None:
+        """Add a bad row of the bytes before a position."""
+        size = position - self.start
+        if size:
+            bad_rows.append(BadRow(self.parent, self.buffer, self.start, size, self.fault))
+        self.start = position
+
+
+class GapScanner:
+    """Scans spans of streams in which the start of the next frame may be unknown.
+
+    format: an outermost format whose `conversation` has `weigh_after_gap`. check, limits: as in
+    `pcap.frames`.
+    """
+
+    def __init__(self, format: Format, *, check: bool, limits: Limits):
+        assert format.conversation is not None
+        assert format.conversation.weigh_after_gap is not None
+        assert format.parser.scan is not None and format.parser.spans is not None
+        self._format = format
+        self._weigh = format.conversation.weigh_after_gap
+        self._scan_bytes = format.parser.scan
+        self._scan_spans = format.parser.spans
+        self._check = check
+        self._limits = limits
+        self._candidate_limits = Limits(frame=min(limits.frame, LARGEST))
+
+    def scan(self, streams: FrameTable, spans: Sequence[Span], dtype: np.dtype) -> np.ndarray:
+        """Return the rows of frames and the bad rows, in the order of the streams.
+
+        Afterwards `start` of each span is the first byte that is in no row, and `fault` says
+        whether a frame begins there. Bytes remain where the following bytes decide, and where a
+        frame is cut.
+
+        streams: a table of pcap.streams. dtype: that of the rows.
+
+        Raises FrameError if there are more frames than the limits allow.
+        """
+        buffers = {span.buffer for span in spans}
+        packets = {buffer: _list_packet_starts(streams, buffer) for buffer in buffers}
+        bad_rows: list[BadRow] = []
+        parts = [np.zeros(0, dtype)]
+        for span in spans:
+            span.begin_search(packets[span.buffer])
+        open_spans = list(spans)
+        while open_spans:
+            self._search(streams, packets, [s for s in open_spans if s.fault], bad_rows)
+            for is_last in (False, True):
+                chosen = [s for s in open_spans if not s.fault and s.is_last == is_last]
+                if chosen:
+                    parts.append(self._read(streams, packets, chosen, is_last=is_last))
+            open_spans = [span for span in open_spans if not span.is_done]
+        parts.append(_make_bad_rows(bad_rows, dtype))
+        rows = np.concatenate(parts)
+        return rows[np.lexsort((rows["start"], rows["parent"]))]
+
+    def _read(
+        self,
+        streams: FrameTable,
+        packets: dict[int, np.ndarray],
+        spans: list[Span],
+        *,
+        is_last: bool,
+    ) -> np.ndarray:
+        """Return the rows of the frames from the starts of spans on, up to damage.
+
+        is_last: whether no byte follows any of the spans.
+        """
+        heads = _make_heads(spans)
+        rows, _, faults, positions = self._scan_spans(
+            streams.buffers,
+            heads,
+            check=self._check,
+            resync=False,
+            limits=self._limits,
+            more=not is_last,
+        )
+        if len(faults) and faults[-1] == Fault.LIMIT:
+            at = int(positions[-1])
+            near = streams.buffers[spans[len(faults) - 1].buffer][at : at + NEAR]
+            raise FrameError(Fault.LIMIT, at, len(rows), near)
+        for span, fault, position in zip(spans, faults.tolist(), positions.tolist()):
+            span.start = position
+            span.is_done = fault < HARD
+            if not span.is_done:
+                span.fault = fault
+                span.begin_search(packets[span.buffer])
+        return rows
+
+    def _search(
+        self,
+        streams: FrameTable,
+        packets: dict[int, np.ndarray],
+        spans: list[Span],
+        bad_rows: list[BadRow],
+    ) -> None:
+        """Judge the next candidates of spans, and add the bad rows before frames."""
+        if not spans:
+            return
+        chosen = [packets[s.buffer][s.next : min(s.next + s.count, s.end)] for s in spans]
+        counts = [len(starts) for starts in chosen]
+        candidates = np.zeros(sum(counts), CANDIDATE)
+        candidates["start"] = np.concatenate(chosen)
+        for name in ("parent", "buffer", "stop", "is_last"):
+            values = [getattr(span, name) for span in spans]
+            candidates[name] = np.repeat(np.array(values, CANDIDATE[name]), counts)
+        verdicts = np.concatenate(
+            [
+                np.zeros(0, np.uint8),
+                *(
+                    self._judge(streams, packets, candidates[first : first + BATCH])
+                    for first in range(0, len(candidates), BATCH)
+                ),
+            ]
+        )
+        first = 0
+        for span, starts in zip(spans, chosen):
+            found = verdicts[first : first + len(starts)].tolist()
+            first += len(starts)
+            bad_rows += span.take_verdicts(starts.tolist(), found)
+
+    def _judge(
+        self, streams: FrameTable, packets: dict[int, np.ndarray], candidates: np.ndarray
+    ) -> np.ndarray:
+        """Return what is known of candidates: uint8."""
+        stops = np.minimum(candidates["start"] + WINDOW, candidates["stop"])
+        is_cut = (candidates["start"] + WINDOW > candidates["stop"]) & ~candidates["is_last"]
+        rows, faults = self._scan_candidates(streams, candidates, stops)
+        numbers = rows["parent"]
+        first = np.searchsorted(numbers, numbers)
+        bad = np.cumsum(rows["fault"] != NO_FAULT)
+        is_first_bad = rows["fault"][first] != NO_FAULT
+        is_good = (bad == bad[first]) & ~is_first_bad  # all from the first on
+        has_bad = np.bincount(numbers[~is_good], minlength=len(candidates)) > 0
+        verdicts = np.full(len(candidates), REJECTED, np.uint8)
+        verdicts[is_cut & ~has_bad & (faults < HARD)] = WAITING
+        rows = rows[is_good & (np.arange(len(rows)) - first < WEIGHED)]
+        is_large = (faults == Fault.SHORT) & (candidates["start"] + WINDOW <= candidates["stop"])
+        is_large[numbers] = False
+        large = [
+            self._read_large(streams, candidates, number, verdicts)
+            for number in np.flatnonzero(is_large).tolist()
+        ]
+        rows = np.concatenate([rows, *large])
+        verdicts[self._sum_bits(streams, packets, candidates, rows) >= NEEDED] = PLAUSIBLE
+        return verdicts
+
+    def _scan_candidates(
+        self, streams: FrameTable, candidates: np.ndarray, stops: np.ndarray
+    ) -> tuple[np.ndarray, np.ndarray]:
+        """Return the frames from candidates on, and why the scan of each one ended.
+
+        stops: where the bytes end that are looked at. The `parent` of the rows is the candidate.
+        """
+        heads = np.zeros(len(candidates), HEAD)
+        heads["start"] = candidates["start"]
+        heads["size"] = stops - candidates["start"]
+        heads["buffer"] = candidates["buffer"]
+        heads["parent"] = np.arange(len(candidates))
+        rows, _, faults, _ = self._scan_spans(
+            streams.buffers,
+            heads,
+            check=self._check,
+            resync=False,
+            limits=self._candidate_limits,
+            more=True,
+        )
+        return rows, faults
+
+    def _read_large(
+        self, streams: FrameTable, candidates: np.ndarray, number: int, verdicts: np.ndarray
+    ) -> np.ndarray:
+        """Return the row of the first frame of a candidate, if it is larger than WINDOW and good.
+
+        Its verdict becomes WAITING if following bytes of the frame decide.
+        """
+        candidate = candidates[number]
+        start = int(candidate["start"])
+        resume = Resume()
+        no_rows, *_ = self._scan_bytes(
+            streams.buffers[int(candidate["buffer"])][start : start + WINDOW],
+            check=self._check,
+            resync=False,
+            limits=self._candidate_limits,
+            more=True,
+            resume=resume,
+        )
+        stop = start + resume.needed
+        if resume.needed <= WINDOW:
+            return no_rows  # it does not state its size
+        if stop > candidate["stop"]:
+            verdicts[number] = REJECTED if candidate["is_last"] else WAITING
+            return no_rows
+        rows, _ = self._scan_candidates(
+            streams, candidates[number : number + 1], np.array([stop], np.int64)
+        )
+        rows["parent"] = number
+        return rows[(rows["fault"] == NO_FAULT) & (rows["size"] == resume.needed)]
+
+    def _sum_bits(
+        self,
+        streams: FrameTable,
+        packets: dict[int, np.ndarray],
+        candidates: np.ndarray,
+        rows: np.ndarray,
+    ) -> np.ndarray:
+        """Return the bits of each candidate: float64.
+
+        rows: the good frames that count. Their `parent` is the candidate.
+        """
+        numbers = rows["parent"].copy()
+        rows["parent"] = candidates["parent"][numbers]
+        table = FrameTable(
+            streams.buffers, rows, (), self._format, streams, (), self._check, "mark"
+        )
+        bits = np.bincount(numbers, np.maximum(self._weigh(table), 0), len(candidates))
+        ends = rows["start"] + rows["size"]
+        is_boundary = ends == candidates["stop"][numbers]
+        for buffer, starts in packets.items():
+            places = np.minimum(np.searchsorted(starts, ends), len(starts) - 1)
+            is_boundary |= (rows["buffer"] == buffer) & (starts[places] == ends)
+        has_boundary = np.bincount(numbers[is_boundary], minlength=len(candidates)) > 0
+        return bits + BOUNDARY * has_boundary
+
+
+class GapTracker:
+    """Reads the sides of connections that have lost bytes, in tables of pcap.streams.
+
+    The tables are those of one capture, one after another. A side whose beginning the capture does
+    not have counts as one with lost bytes. format, check, limits: as in `GapScanner`.
+    """
+
+    def __init__(self, format: Format, *, check: bool, limits: Limits):
+        self._scanner = GapScanner(format, check=check, limits=limits)
+        self._limits = limits
+        # Of sides that have lost bytes, by the numbers of `find_senders`: LOOSE if a frame begins
+        # at their next byte, or the fault of the next byte.
+        self._known = ConnectionVerdicts()
+        self._has_scanned = False
+
+    def scan(
+        self,
+        streams: FrameTable,
+        rows: np.ndarray,
+        ends: np.ndarray,
+        *,
+        chosen: np.ndarray,
+        is_read: np.ndarray,
+        waits: np.ndarray,
+        more: bool,
+    ) -> tuple[np.ndarray, np.ndarray]:
+        """Return the rows of frames, and how many bytes of each chosen stream they cover.
+
+        rows, ends: those of a scan in which each stream begins with a frame.
+        chosen: the rows of streams that were scanned. is_read, waits: the streams whose frames are
+        returned, and those that are scanned again. more: whether bytes may follow the streams.
+
+        Raises FrameError if there are more frames than the limits allow.
+        """
+        senders = find_senders(streams)
+        is_followed = find_followed(senders)
+        states = self._find_states(streams, senders)[chosen]
+        loose = np.flatnonzero((states != UNDECIDED) & is_read[chosen])
+        if len(loose):
+            found = streams.rows[chosen[loose]]
+            stops = found["start"] + found["size"]
+            columns = (
+                chosen[loose],
+                found["buffer"],
+                found["start"],
+                stops,
+                np.where(states[loose] == LOOSE, NO_FAULT, states[loose]),
+                is_followed[chosen[loose]] | (not more),
+            )
+            spans = [Span(*values) for values in zip(*(column.tolist() for column in columns))]
+            others = rows[~np.isin(rows["parent"], chosen[loose])]
+            rows = np.concatenate([others, self._scanner.scan(streams, spans, rows.dtype)])
+            rows = rows[np.argsort(rows["parent"], kind="stable")]
+            self._check_rows(streams, rows)
+            ends = ends.copy()
+            ends[loose] = [span.start for span in spans] - found["start"]
+            states[loose] = [span.fault or LOOSE for span in spans]
+        if more:
+            is_kept = ~is_followed[chosen] & (is_read | waits)[chosen]
+            self._known.keep(senders[chosen[is_kept]], states[is_kept])
+        self._has_scanned = True
+        return rows, ends
+
+    def forget(self, connections: np.ndarray) -> None:
+        """Forget connections: no byte of them follows. connections: their numbers, int64."""
+        self._known.forget(np.concatenate([2 * connections, 2 * connections + 1]))
+
+    def _find_states(self, streams: FrameTable, senders: np.ndarray) -> np.ndarray:
+        """Return for each stream UNDECIDED if it has no lost bytes before it, or its state."""
+        assert streams.outer is not None
+        rows = streams.rows
+        ends = rows["position"] + rows["size"]
+        is_next = np.append(False, senders[1:] == senders[:-1])[: len(senders)]
+        is_after_gap = is_next & (
+            np.roll(streams.bad, 1) | (rows["position"] > np.roll(ends, 1))
+        )
+        is_begin = ~is_next & (rows["position"] == 0)
+        begun_earlier = streams.outer["is_begun_earlier"][rows["parent"]] != 0
+        is_after_gap |= is_begin & begun_earlier
+        if not self._has_scanned:
+            is_after_gap |= ~is_next & (rows["position"] > 0)
+        states = np.where(is_after_gap, np.uint8(Fault.NOT_A_FRAME), np.uint8(UNDECIDED))
+        if len(self._known):
+            first = np.flatnonzero(~is_next)
+            known = self._known.find(senders[first])
+            states[first] = np.where(known == UNDECIDED, states[first], known)
+        return states
+
+    def _check_rows(self, streams: FrameTable, rows: np.ndarray) -> None:
+        """Raise FrameError if there are more rows than the limits allow."""
+        size = sum(map(len, streams.buffers))
+        most = self._limits.limit_rows(rows.dtype.itemsize, size)
+        if len(rows) > most:
+            row = rows[most]
+            at = int(row["start"])
+            near = streams.buffers[int(row["buffer"])][at : at + NEAR]
+            raise FrameError(Fault.LIMIT, at, most, near)
+
+
+def find_senders(streams: FrameTable) -> np.ndarray:
+    """Return a number for the side of each stream: 2 * connection, and 1 more for the server."""
+    assert streams.outer is not None
+    numbers: np.ndarray = streams.outer["connection"][streams["parent"]]
+    return 2 * numbers + (streams["kind"] == Direction.TO_CLIENT)
+
+
+def find_followed(senders: np.ndarray) -> np.ndarray:
+    """Return which streams another one of the same side follows: a bool array."""
+    is_followed: np.ndarray = np.append(senders[1:] == senders[:-1], False)[: len(senders)]
+    return is_followed
+
+
+def _list_packet_starts(streams: FrameTable, buffer: int) -> np.ndarray:
+    """Return the positions in a buffer at which the bytes of packets begin: int64."""
+    return np.frombuffer(streams.buffers[buffer + SEGMENTS_AFTER], SEGMENT)["start"]
+
+
+def _make_heads(spans: Sequence[Span]) -> np.ndarray:
+    """Return spans as an array of dtype HEAD."""
+    heads = np.zeros(len(spans), HEAD)
+    heads["start"] = [span.start for span in spans]
+    heads["size"] = [span.stop - span.start for span in spans]
+    heads["buffer"] = [span.buffer for span in spans]
+    heads["parent"] = [span.parent for span in spans]
+    return heads
+
+
+def _make_bad_rows(bad_rows: list[BadRow], dtype: np.dtype) -> np.ndarray:
+    rows = np.zeros(len(bad_rows), dtype)
+    for name, values in zip(BadRow._fields, zip(*bad_rows)):
+        rows[name] = values
+    return rows
