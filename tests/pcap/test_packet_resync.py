@@ -7,14 +7,14 @@ import numpy as np
 import pytest
 
 import wirescan
-from tests.support.captured_conversations import CASES, CLIENT, SERVER, publish
+from tests.support.captured_conversations import CLIENT, SERVER, publish
 from tests.support.simulated_capture import Connection, SimulatedCapture
-from wirescan import Fault, FrameError, Limits, kafka, liftbridge, lumberjack, nats, pcap
+from wirescan import Fault, FrameError, Limits, kafka, lumberjack, nats, pcap
 from wirescan.pcap import packet_resync
 from wirescan.reading.chunked import iter_tables
 from wirescan.testing.cost import assert_linear
 
-API_VERSIONS = struct.pack(">IhhihB", 12, 18, 3, 7, -1, 0) + b"\1"
+API_VERSIONS = bytes(kafka.encode_request("ApiVersions", 0))
 SIZE = 1000  # bytes of a packet
 GAP, BEGIN = "gap", "begin"
 
@@ -132,3 +132,259 @@ def test_pieces_have_the_rows_of_the_whole(format, where, piece):
     whole = wirescan.scan(capture.to_pcap(), format, errors="mark")
     assert Fault.LOST in list_faults(whole) or where == BEGIN
     assert read_in_pieces(capture, format, piece) == list_frames(whole)
+
+
+def test_the_bytes_before_the_next_frame_are_one_bad_row():
+    frames, capture = make_case("kafka.requests", GAP)
+    sizes = [len(frame) for frame in frames]
+    table = wirescan.scan(capture.to_pcap(), "kafka.requests", errors="mark")
+    assert list_faults(table) == [0, 0, Fault.LOST, Fault.NOT_A_FRAME, 0, 0, 0, 0]
+    assert table["size"].tolist() == [*sizes[:2], 0, sizes[2] - SIZE, *sizes[3:]]
+    assert table.positions.tolist()[3] == sum(sizes[:2]) + SIZE
+    with pytest.raises(FrameError, match="LOST"):
+        wirescan.scan(capture.to_pcap(), "kafka.requests")
+
+
+def test_a_capture_that_begins_inside_a_frame_says_so():
+    _, capture = make_case("kafka.requests", BEGIN)
+    with pytest.raises(FrameError, match="NOT_A_FRAME"):
+        wirescan.scan(capture.to_pcap(), "kafka.requests")
+
+
+def test_damage_after_a_gap_ends_at_the_next_packet_with_a_frame():
+    frames = [make_request(number) for number in range(6)]
+    frames[3] = b"\xff" * 500
+    capture = make_capture(frames, 9092, 0, lost={1})
+    table = wirescan.scan(capture.to_pcap(), "kafka.requests", errors="mark")
+    assert list_faults(table) == [0, Fault.LOST, 0, Fault.BAD_LENGTH, 0, 0]
+    assert table["size"].tolist()[3] == 500
+    # Without lost bytes nothing shows that the bytes are Kafka's from there on.
+    whole = make_capture(frames, 9092, 0)
+    table = wirescan.scan(whole.to_pcap(), "kafka.requests", errors="mark")
+    assert list_faults(table) == [0, 0, 0, Fault.BAD_LENGTH]
+
+
+@pytest.mark.parametrize("format", ["kafka.responses", "kafka.requests", "lumberjack.frames"])
+def test_a_large_frame_is_found_by_its_end(format):
+    make, port, side = FORMATS[format]
+    large = packet_resync.WINDOW * 10
+    frames = [make(number, size) for number, size in enumerate([3000, large, 100])]
+    capture = make_capture(frames, port, side, lost={0})
+    table = wirescan.scan(capture.to_pcap(), format, errors="mark")
+    good = table.where(~table.bad)
+    assert good["size"].tolist() == [len(frame) for frame in frames[1:]]
+
+
+def test_a_large_frame_must_end_where_a_packet_ends(monkeypatch):
+    """The first bytes of the second packet state a size, and nothing ends there."""
+    garbage = struct.pack(">I", 9000) + b"\xee" * 12_345
+    frames = [b"\xee" * SIZE, garbage, make_response(1), make_response(2)]
+    table = wirescan.scan(
+        make_capture(frames, 9092, 1, lost={0}).to_pcap(), "kafka.responses", errors="mark"
+    )
+    assert list_faults(table) == [Fault.LOST, Fault.NOT_A_FRAME, 0, 0]
+    monkeypatch.setattr(packet_resync, "NEEDED", 8)
+    table = wirescan.scan(
+        make_capture(frames, 9092, 1, lost={0}).to_pcap(), "kafka.responses", errors="mark"
+    )
+    assert table["size"].tolist()[1] == 9004
+
+
+def test_frames_in_full_packets_are_found_by_several_of_them():
+    """A busy client fills its packets, so that no frame ends with one."""
+    requests = b"".join(make_request(number, 91) for number in range(200))
+    cut = requests[50:]  # the first packet begins inside a frame
+    sizes = [len(make_request(number, 91)) for number in range(200)]
+    period = sizes[0]
+    assert set(sizes) == {period}
+    capture = make_capture([cut], 9092, 0, lost={0}, size=7 * period - 50 + 0)
+    table = wirescan.scan(capture.to_pcap(), "kafka.requests", errors="mark")
+    assert Fault.LOST in list_faults(table)
+    assert (table["fault"] == 0).sum() == 200 - 7
+
+
+def test_lost_bytes_are_no_response_to_the_first_request():
+    """Rows of lost bytes have the correlation id 0."""
+    frames = [make_response(number) for number in range(3)]
+    capture = SimulatedCapture()
+    connection = Connection(CLIENT, (SERVER, 9092))
+    capture.connect(connection)
+    for number in range(3):
+        capture.send(connection, 0, make_request(number))
+    first = len(capture.packets)
+    for frame in frames:
+        capture.send(connection, 1, frame)
+    del capture.packets[first]
+    capture.add(connection, 0, 16)
+    table = wirescan.scan(capture.to_pcap(), "kafka.responses", errors="mark")
+    assert list_faults(table) == [Fault.LOST, 0, 0]
+    assert table["request"].tolist() == [-1, 1, 2]
+    exchanges = wirescan.scan(capture.to_pcap(), "kafka.exchanges", errors="mark")
+    times = exchanges["response_time"][exchanges["fault"] == 0].tolist()
+    assert times == [0, *table["time"][1:].tolist()]
+
+
+def make_lossy_capture(format, seed, *, port=None):
+    """Return a capture of frames of many sizes, of which packets are lost, also the first ones."""
+    chance = random.Random(seed)
+    make, usual_port, side = FORMATS[format]
+    frames = [
+        make(number, chance.choice([1, 10, 500, 4000, 9000]))
+        for number in range(chance.randrange(4, 30))
+    ]
+    if chance.random() < 0.5:  # frames that begin inside packets, and packets of garbage
+        frames = [b"".join(frames[at : at + 3]) for at in range(0, len(frames), 3)]
+        frames.insert(chance.randrange(len(frames)), chance.randbytes(3000))
+    lost = {number for number in range(200) if chance.random() < 0.15}
+    return make_capture(
+        frames,
+        port or usual_port,
+        side,
+        lost=lost,
+        size=chance.choice([100, SIZE]),
+        is_connected=chance.random() < 0.5,
+    )
+
+
+@pytest.mark.parametrize("are_bounds_small", [False, True])
+@pytest.mark.parametrize("seed", range(12))
+@pytest.mark.parametrize("format", FORMATS)
+def test_any_pieces_of_lossy_captures_have_the_rows_of_the_whole(
+    format, seed, are_bounds_small, monkeypatch
+):
+    if are_bounds_small:
+        monkeypatch.setattr(packet_resync, "LARGEST", 3000)
+        monkeypatch.setattr(packet_resync, "WINDOW", 300)
+    capture = make_lossy_capture(format, seed)
+    whole = wirescan.scan(capture.to_pcap(), format, errors="mark")
+    for piece in (random.Random(seed).randrange(60, 5000), 1 << 20):
+        assert read_in_pieces(capture, format, piece) == list_frames(whole)
+
+
+@pytest.mark.parametrize("format", ["kafka.requests", "kafka.responses", "nats.messages"])
+@pytest.mark.parametrize("seed", range(8))
+def test_every_byte_after_a_gap_is_in_one_row(format, seed):
+    capture = make_lossy_capture(format, seed)
+    capture.packets = capture.packets[:-1]
+    data = capture.to_pcap()
+    streams = wirescan.scan(data, "pcap.streams", errors="mark")
+    table = pcap.frames(streams, format, errors="mark")
+    for row in np.flatnonzero(~streams.bad).tolist():
+        chosen = np.flatnonzero(table["parent"] == row)
+        starts = table["start"][chosen]
+        stops = starts + table["size"][chosen]
+        if not len(chosen):
+            continue
+        assert starts[0] == streams["start"][row]
+        assert starts[1:].tolist() == stops[:-1].tolist()
+        is_last = row == len(streams) - 1
+        assert is_last or stops[-1] == streams["start"][row] + streams["size"][row]
+
+
+def test_streams_without_rows_for_gaps_have_the_same_frames():
+    capture = make_lossy_capture("kafka.requests", 3)
+    marked = wirescan.scan(capture.to_pcap(), "pcap.streams", errors="mark")
+    skipped = wirescan.scan(capture.to_pcap(), "pcap.streams", errors="skip")
+    assert len(skipped) < len(marked)
+    expected = pcap.frames(marked, "kafka.requests", errors="skip")
+    found = pcap.frames(skipped, "kafka.requests", errors="skip")
+    assert found["size"].tolist() == expected["size"].tolist()
+
+
+def test_a_gap_counts_until_frames_show_the_format():
+    """The port is unusual, and the first frames come in the piece after the gap."""
+    garbage = b"\xee" * SIZE
+    frames = [garbage, garbage, API_VERSIONS, garbage, API_VERSIONS]
+    capture = make_capture(frames, 5555, 0, lost={0, 1})
+    whole = wirescan.scan(capture.to_pcap(), "kafka.requests", errors="mark")
+    assert list_faults(whole) == [Fault.LOST, 0, Fault.BAD_LENGTH, 0]
+    pieces = read_in_pieces(capture, "kafka.requests", 200)
+    assert [row for row in pieces if row[2] != Fault.LOST] == list_frames(whole)[1:]
+
+
+def test_frames_after_a_gap_count_for_the_limits():
+    frames = [make_request(number, 10) for number in range(50)]
+    capture = make_capture(frames, 9092, 0, lost={0})
+    streams = wirescan.scan(capture.to_pcap(), "pcap.streams", errors="mark")
+    assert len(pcap.frames(streams, "kafka.requests", errors="mark", limits=Limits(rows=50))) == 50
+    with pytest.raises(FrameError) as caught:
+        pcap.frames(streams, "kafka.requests", errors="mark", limits=Limits(rows=48))
+    assert caught.value.fault == Fault.LIMIT
+
+
+# ---- hostile bytes
+
+
+def make_garbage(count):
+    return [b"\xee" * 60] * count
+
+
+def make_sizes(count):
+    """Return packets that seem to begin frames whose ends never come."""
+    return [struct.pack(">Ihhih", 4_000_000, 3, 1, 7, 4) + b"\xee" * 60] * count
+
+
+def make_tiny_frames(count):
+    """Return packets of frames that are too weak to count, and damage behind them."""
+    return [struct.pack(">II", 4, 7) * 30 + b"\xff" * 9] * count
+
+
+def make_damaged_frames(count):
+    """Return packets that begin with a frame, with damage behind it."""
+    return [make_request(7, 20) + b"\xff" * 20] * count
+
+
+def make_pairs(count):
+    """Return packets that seem to begin a large frame of pairs, which states no size."""
+    return [b"2D" + struct.pack(">II", 1, 100_000) + struct.pack(">IcIc", 1, b"k", 1, b"v") * 6] * (
+        count
+    )
+
+
+@pytest.mark.parametrize("format", ["kafka.requests", "kafka.responses", "lumberjack.frames"])
+@pytest.mark.parametrize(
+    "make", [make_garbage, make_sizes, make_tiny_frames, make_damaged_frames, make_pairs]
+)
+def test_hostile_packets_after_a_gap_take_linear_time(format, make):
+    _, port, side = FORMATS[format]
+    streams = [
+        wirescan.scan(
+            make_capture([b"lost", *make(count)], port, side, lost={0}).to_pcap(),
+            "pcap.streams",
+            errors="mark",
+        )
+        for count in (500, 4000)
+    ]
+
+    def read(number):
+        pcap.frames(streams[number], format, errors="mark")
+
+    assert_linear(lambda: read(0), lambda: read(1))
+
+
+def test_hostile_packets_in_pieces_take_linear_time():
+    captures = [
+        make_capture(make_sizes(count), 9092, 1, is_connected=False) for count in (500, 4000)
+    ]
+    data = [capture.to_pcap() for capture in captures]
+
+    def read(number):
+        spec = "kafka.responses?capture=true"
+        for _ in iter_tables(data[number], format=spec, piece=20_000, errors="mark"):
+            pass
+
+    assert_linear(lambda: read(0), lambda: read(1))
+
+
+def test_a_search_holds_bounded_bytes(monkeypatch):
+    monkeypatch.setattr(packet_resync, "LARGEST", 100_000)
+    format = wirescan.frames.registry.format_of("kafka.responses?capture=true")
+    reader = format.outermost.make_reader(errors="mark", check=True, limits=Limits())
+    capture = make_capture(make_garbage(20_000), 9092, 1, is_connected=False)
+    blocks = pcap.scan(capture.to_pcap())
+    held = []
+    for first in range(0, len(blocks), 500):
+        reader.feed(blocks[first : first + 500])
+        held.append(reader._assembler.waiting_bytes)
+    assert max(held) < 600_000
+    assert max(held) > 100_000

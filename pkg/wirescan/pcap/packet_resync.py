@@ -307,8 +307,9 @@ class GapScanner:
         rows, _ = self._scan_candidates(
             streams, candidates[number : number + 1], np.array([stop], np.int64)
         )
+        rows = rows[(rows["fault"] == NO_FAULT) & (rows["size"] == resume.needed)]
         rows["parent"] = number
-        return rows[(rows["fault"] == NO_FAULT) & (rows["size"] == resume.needed)]
+        return rows
 
     def _sum_bits(
         self,
@@ -409,9 +410,7 @@ class GapTracker:
         rows = streams.rows
         ends = rows["position"] + rows["size"]
         is_next = np.append(False, senders[1:] == senders[:-1])[: len(senders)]
-        is_after_gap = is_next & (
-            np.roll(streams.bad, 1) | (rows["position"] > np.roll(ends, 1))
-        )
+        is_after_gap = is_next & (np.roll(streams.bad, 1) | (rows["position"] > np.roll(ends, 1)))
         is_begin = ~is_next & (rows["position"] == 0)
         begun_earlier = streams.outer["is_begun_earlier"][rows["parent"]] != 0
         is_after_gap |= is_begin & begun_earlier

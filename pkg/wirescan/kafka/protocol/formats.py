@@ -640,9 +640,7 @@ REQUESTS = Format(
     children=_list_body_readers("request"),
     columns={"api_key": Column(names=ApiKey)},
     parser=Parser(scan=scan_requests, spans=scan_request_streams),
-    conversation=Conversation(
-        ports=PORTS, sender="client", weigh_after_gap=weigh_requests_alone
-    ),
+    conversation=Conversation(ports=PORTS, sender="client", weigh_after_gap=weigh_requests_alone),
     exchange=EXCHANGES,
     storage=Storage(
         text_marks=(),
