@@ -150,6 +150,166 @@ def test_a_packet_with_a_false_time_releases_no_connection_that_is_used():
     assert assembler.list_flows()[0]["bytes_to_server"].tolist() == [1008, 0]
 
 
+FUTURE = 4 * 10**18  # in the year 2096
+CONFIRMING = 8  # packets in a row that move the clock forward
+RETURNING = 64  # packets in a row that set it back
+
+
+def add_false_times(capture, packets, time=FUTURE):
+    """Add packets of another connection with a false time."""
+    now = capture.now
+    for _ in range(packets):
+        capture.now = time
+        capture.add(OTHER, 0, ACK)
+    capture.now = now
+
+
+@pytest.mark.parametrize("packets", [1, CONFIRMING - 1])
+@pytest.mark.parametrize("time", [FUTURE, 10**9])
+def test_some_packets_with_false_times_stop_no_release(packets, time):
+    capture, connection = start()
+    capture.close(connection)
+    add_false_times(capture, packets, time)
+    add_noise(capture, 59)
+    assert feed(PacketFollower("first", connections=100), capture) == []
+    add_noise(capture, 2)
+    assert feed(PacketFollower("first", connections=100), capture) == [0]
+
+
+def test_false_times_between_true_ones_release_nothing():
+    capture, connection = start()
+    capture.close(connection)
+    for _ in range(20):
+        add_false_times(capture, CONFIRMING - 1)
+        add_noise(capture, 0, 4)
+    assert feed(PacketFollower("first", connections=100), capture) == []
+
+
+@pytest.mark.parametrize("packets", [CONFIRMING, 500])
+def test_connections_are_released_after_many_false_times(packets):
+    """A clock that was wrong for some time is set back after 64 packets."""
+    capture = SimulatedCapture()
+    add_noise(capture, 0)
+    add_false_times(capture, packets)
+    add_noise(capture, 0)
+    connection = make_connection(1)
+    capture.connect(connection)
+    capture.close(connection)
+    add_noise(capture, 59)
+    assert feed(PacketFollower("first", connections=100), capture) == []
+    add_noise(capture, 2)
+    assert feed(PacketFollower("first", connections=100), capture) == [1]
+
+
+def test_false_times_that_last_release_only_what_is_not_used():
+    capture, connection = start()
+    idle = make_connection(2)
+    capture.connect(idle)
+    for _ in range(3):
+        add_false_times(capture, 30)
+        capture.send(connection, 0, b"used")
+        add_noise(capture, 1, 20)
+    assert feed(PacketFollower("first", connections=100), capture) == [1]
+
+
+def test_the_first_packet_after_a_quiet_night_counts_as_used_then():
+    """The clock has not yet gone on when it comes."""
+    capture, connection = start()
+    capture.now += 30_000 * SECOND
+    capture.send(connection, 0, b"used")
+    add_noise(capture, 0, 3 * QUIET)
+    assert feed(PacketFollower("first", connections=100), capture) == []
+    add_noise(capture, 8101)
+    assert feed(PacketFollower("first", connections=100), capture) == [0]
+
+
+def test_packets_without_a_time_do_not_set_the_clock_back():
+    capture, connection = start()
+    capture.close(connection)
+    add_false_times(capture, 2 * RETURNING, time=0)
+    add_noise(capture, 30)
+    assert feed(PacketFollower("first", connections=100), capture) == []
+
+
+def test_packets_that_come_late_do_not_set_the_clock_back():
+    """Two interfaces, of which one is 50 seconds behind, by turns of many packets."""
+    capture, connection = start()
+    capture.close(connection)
+    for _ in range(3):
+        add_noise(capture, 0, 2 * RETURNING)
+        capture.now -= 50 * SECOND
+        add_noise(capture, 0, 2 * RETURNING)
+        capture.now += 50 * SECOND
+    assert feed(PacketFollower("first", connections=100), capture) == []
+
+
+def test_times_far_apart_do_not_overflow():
+    capture, connection = start()
+    capture.close(connection)
+    add_noise(capture, 0, 4 * QUIET)
+    packets = pcap.packets(pcap.scan(capture.to_pcap()))
+    rows = packets.rows.copy()
+    for number, time in enumerate((2**63 - 1, -(2**63), 2**63 - 1, -(2**63))):
+        rows["time"][10 + number * QUIET :] = time
+    assembler = Assembler("first", connections=100)
+    assembler.feed(rows, packets.buffers)
+    assert assembler.list_flows(released=True)[0]["connection"].tolist() == [0]
+
+
+def make_jumping_packets(seed, count=3000):
+    """Return packets of connections, with times that jump in both directions."""
+    chance = np.random.default_rng(seed)
+    capture = SimulatedCapture()
+    for _ in range(count):
+        if chance.random() < 0.05:
+            capture.now += int(chance.choice([-1, 1]) * 10 ** chance.uniform(9, 14))
+        capture.add(make_connection(int(chance.integers(150))), 0, ACK)
+        if chance.random() < 0.1:
+            add_false_times(capture, int(chance.integers(1, 12)))
+    return pcap.packets(pcap.scan(capture.to_pcap()))
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_releases_do_not_depend_on_the_pieces(seed):
+    packets = make_jumping_packets(seed)
+
+    def follow(piece):
+        assembler = Assembler("first", connections=1000)
+        released = []
+        for first in range(0, len(packets), piece):
+            part = packets[first : first + piece]
+            assembler.feed(part.rows, part.buffers)
+            released += assembler.list_flows(released=True)[0]["connection"].tolist()
+            assembler.take(released=True)
+            assembler.drop_released()
+        return sorted(released), assembler.list_flows()[0]["packets_to_server"].tolist()
+
+    whole = follow(len(packets))
+    assert len(whole[0]) > 0
+    for piece in (1, 7, 100):
+        assert follow(piece) == whole
+
+
+def test_times_that_run_backwards_take_linear_time_and_bounded_memory():
+    capture = SimulatedCapture()
+    for number in range(4000):
+        capture.now -= 3 * SECOND
+        capture.add(make_connection(number), 0, ACK)
+    packets = pcap.packets(pcap.scan(capture.to_pcap()))
+
+    def follow(times):
+        assembler = Assembler("first", connections=1000)
+        for number in range(times):
+            rows = packets.rows.copy()
+            rows["time"] -= number * 12_000 * SECOND
+            assembler.feed(rows, packets.buffers)
+            assert assembler.held_connections - assembler.released <= 1000
+            assembler.take(released=True)
+            assembler.drop_released()
+
+    assert_linear(lambda: follow(20), lambda: follow(160))
+
+
 def test_the_longest_idle_connections_are_released_beyond_a_number():
     capture = SimulatedCapture()
     connections = [make_connection(number) for number in range(6)]

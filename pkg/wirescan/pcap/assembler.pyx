@@ -33,6 +33,7 @@ from wirescan.core.rows import addresses
 from wirescan.pcap.byte_nodes cimport (
     FREE_STEPS, NODE_COST, NodeArena, STEPS_PER_PACKET, append, drop, drop_piece, free_arena,
     give_up_missing, has_room, hold, make_node, move_held, own_borrowed)
+from wirescan.pcap.capture_clock cimport CaptureClock, advance_clock
 from wirescan.pcap.connection_ages cimport (
     find_longest_idle, find_old, has_ended, join_list, leave_list, refresh)
 from wirescan.pcap.connection_table cimport (
@@ -79,6 +80,9 @@ cdef class Assembler:
     connections: None keeps all connections. A number makes the assembler release connections:
         those that ended 60 seconds ago, those without a packet for 8,100 seconds, and the longest
         idle ones where there are more than this number. Connections that ended are the first.
+        Time goes on to the earliest time of eight packets in a row that are all later. It is set
+        back, without a release, to the latest time of 64 packets in a row that are all a minute
+        earlier. So some packets with false times release nothing, and do not stop releases.
     waiting: bytes of copies that may wait for others. Beyond it the longest idle connections are
         released too, in `release`. Only with `connections`.
 
@@ -98,7 +102,8 @@ cdef class Assembler:
     cdef bint releases              # whether connections are released
     cdef size_t most_connections
     cdef uint64_t most_waiting
-    cdef int64_t time               # the latest time of a packet
+    cdef CaptureClock clock         # says which connections are released
+    cdef int64_t latest_time        # of a packet
     cdef readonly int64_t packets   # of the capture so far
 
     def __cinit__(self, policy, held=64 << 20, *, connections=None, waiting=1 << 30):
@@ -186,7 +191,8 @@ cdef class Assembler:
                              + packet[i + PREFETCH_PACKETS].head.start + 32)
                 self.packets += 1
                 self.nodes.allowed_steps += STEPS_PER_PACKET
-                self.time = max(self.time, packet[i].time)
+                self.latest_time = max(self.latest_time, packet[i].time)
+                advance_clock(&self.clock, &self.connections, packet[i].time)
                 if packet[i].head.fault:
                     pass
                 elif packet[i].head.kind == TCP:
@@ -384,10 +390,10 @@ cdef class Assembler:
 
     cdef void release_old(self) noexcept nogil:
         # Release the connections that are too old, or too many.
-        cdef int32_t place = find_old(&self.connections, self.time, self.packets)
+        cdef int32_t place = find_old(&self.connections, self.clock.elapsed, self.packets)
         while place != NONE and not self.out_of_memory:
             self.release_connection(place)
-            place = find_old(&self.connections, self.time, self.packets)
+            place = find_old(&self.connections, self.clock.elapsed, self.packets)
         if self.connections.held - self.released_places.count > self.most_connections:
             place = find_longest_idle(&self.connections)
             if place != NONE:
@@ -548,12 +554,13 @@ cdef class Assembler:
         cdef uint8_t* data
         if not has_places(packet):
             return
-        datagram = add_fragment(&self.fragments, packet, base + packet.head.start, self.time)
+        datagram = add_fragment(&self.fragments, packet, base + packet.head.start,
+                                self.latest_time)
         self.out_of_memory |= self.fragments.out_of_memory
         if datagram is NULL:
             return
         whole = packet[0]
-        data = take_datagram(&self.fragments, datagram, &whole, self.time)
+        data = take_datagram(&self.fragments, datagram, &whole, self.latest_time)
         if (read_datagram(&whole, data, data + ENDS, datagram.size) != OK
                 or whole.head.kind != TCP):
             free(data)
@@ -578,7 +585,7 @@ cdef class Assembler:
         if place >= 0 and begins_again(&self.connections.at[place], packet, source):
             hide_connection(&self.connections, place)
             if self.releases:
-                refresh(&self.connections, place, ENDED, self.time, self.packets)
+                refresh(&self.connections, place, ENDED, &self.clock, self.packets)
             place = -1
         if place < 0:
             place = add_connection(&self.connections, &key, packet, source, row)
@@ -595,7 +602,7 @@ cdef class Assembler:
         self.give_up_acknowledged(place, packet.time)
         if self.releases:
             refresh(&self.connections, place, ENDED if has_ended(connection) else CURRENT,
-                    self.time, self.packets)
+                    &self.clock, self.packets)
 
     cdef void follow_bytes(self, int64_t place, const Packet* packet, const uint8_t* start,
                            int source) noexcept nogil:

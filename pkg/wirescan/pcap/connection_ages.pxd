@@ -5,15 +5,14 @@
 # packet moves its connection to the end of its list, and only the first ones are looked at. So the
 # work for a packet does not depend on the number of connections.
 #
-# Time is that of the capture: the latest time of a packet so far. A single packet with a false time
-# releases no connection that has packets: a connection that is released had none for a number of
-# packets too.
-from libc.stdint cimport int32_t, int64_t
+# Time is that of capture_clock.pxd, which packets with false times do not change. A connection that
+# is released had no packet for a number of packets too.
+from libc.stdint cimport int32_t, int64_t, uint64_t
+from wirescan.pcap.capture_clock cimport CaptureClock, SECOND, note_use
 from wirescan.pcap.connection_table cimport AgeList, ConnectionTable
 from wirescan.pcap.tcp_connection cimport CURRENT, Connection, ENDED, NONE, OPEN, Side
 
 cdef enum:
-    SECOND = 1000000000         # ns
     ENDED_SECONDS = 60          # for which late packets belong to a connection that ended
     # Keep-alives come every 2 hours by default, and are repeated for 11 minutes.
     IDLE_SECONDS = 8100
@@ -62,11 +61,12 @@ cdef inline bint has_ended(const Connection* connection) noexcept nogil:
             or has_finished(&connection.side[0]) and has_finished(&connection.side[1]))
 
 
-cdef inline void refresh(ConnectionTable* table, int64_t place, int phase, int64_t time,
+cdef inline void refresh(ConnectionTable* table, int64_t place, int phase, CaptureClock* clock,
                          int64_t packet) noexcept nogil:
     # A connection has a packet now, or the next one of its endpoints begins now.
     cdef Connection* connection = &table.at[place]
-    connection.seen = time
+    note_use(clock, place)
+    connection.seen = clock.elapsed
     connection.seen_packet = packet
     if connection.phase == phase and find_list(table, connection).youngest == <int32_t>place:
         return
@@ -75,9 +75,9 @@ cdef inline void refresh(ConnectionTable* table, int64_t place, int phase, int64
     join_list(table, place)
 
 
-cdef inline bint is_old(const ConnectionTable* table, int32_t place, int64_t seconds, int64_t time,
-                        int64_t packet) noexcept nogil:
-    return (place != NONE and time - table.at[place].seen > seconds * SECOND
+cdef inline bint is_old(const ConnectionTable* table, int32_t place, int64_t seconds,
+                        uint64_t elapsed, int64_t packet) noexcept nogil:
+    return (place != NONE and elapsed - table.at[place].seen > <uint64_t>seconds * SECOND
             and packet - table.at[place].seen_packet > QUIET_PACKETS)
 
 
@@ -86,11 +86,11 @@ cdef inline int32_t find_longest_idle(const ConnectionTable* table) noexcept nog
     return table.ended.oldest if table.ended.oldest != NONE else table.current.oldest
 
 
-cdef inline int32_t find_old(const ConnectionTable* table, int64_t time,
+cdef inline int32_t find_old(const ConnectionTable* table, uint64_t elapsed,
                              int64_t packet) noexcept nogil:
     # Return the place of a connection that is released for its age; NONE where there is none.
-    if is_old(table, table.ended.oldest, ENDED_SECONDS, time, packet):
+    if is_old(table, table.ended.oldest, ENDED_SECONDS, elapsed, packet):
         return table.ended.oldest
-    if is_old(table, table.current.oldest, IDLE_SECONDS, time, packet):
+    if is_old(table, table.current.oldest, IDLE_SECONDS, elapsed, packet):
         return table.current.oldest
     return NONE

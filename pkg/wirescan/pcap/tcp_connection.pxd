@@ -78,7 +78,7 @@ cdef struct Connection:
     int64_t handshake           # ns from SYN to the client's first ACK, -1 where not known
     int32_t first_packet        # row in the first table of packets
     int32_t next                # of the same slot of the hash table, or of the free ones
-    int64_t seen                # time of the capture at the last packet, ns
+    uint64_t seen               # `elapsed` of the clock at the last packet, ns
     int64_t seen_packet         # number of the last packet
     int32_t older               # neighbours in the list of connections by their last packets
     int32_t younger
