@@ -11,13 +11,11 @@ import numpy as np
 from wirescan.core.fault import Fault
 from wirescan.core.loop import spans
 from wirescan.core.parallel import choose_threads, cut_evenly, run_each
-from wirescan.files.capture_mark import is_capture
+from wirescan.files.capture_mark import explain_capture
 from wirescan.files.source import BUFFERS, open, view_of
 from wirescan.frames.errors import FrameError, check_mode, enforce_mode
-from wirescan.frames.fault_names import FaultMeaning
 from wirescan.frames.format import Format
 from wirescan.frames.limits import Limits
-from wirescan.frames.registry import format_of, make_spec
 from wirescan.frames.table import FrameTable, join, make_empty, make_stop
 
 LEAST_VERIFIED = 16 << 20  # bytes to verify; a smaller share is not worth a thread
@@ -85,7 +83,7 @@ def scan_source(
             try:
                 table = enforce_mode(table, errors, bad)
             except FrameError as error:
-                raise _explain_capture(error, format, buffer) from None
+                raise explain_capture(error, format, buffer, "scan") from None
         tables.append(table)
     if len(tables) == 1:
         return tables[0]
@@ -119,23 +117,6 @@ def scan_carried(
     )
     return enforce_mode(
         FrameTable(outer.buffers, rows, stops, format, outer, checked=check), errors, bad
-    )
-
-
-def _explain_capture(error: FrameError, format: Format, buffer: memoryview) -> FrameError:
-    """Return the error for a buffer. For a capture of packets, it says how to read it."""
-    if error.offset or not is_capture(buffer):
-        return error
-    text = f'the source is a capture of packets: use wirescan.scan(source, "{format.name}")'
-    try:
-        format_of(make_spec(format.name, capture="true"))
-    except ValueError:
-        text = (
-            f"the source is a capture of packets, and {format.name} are not sent over connections"
-        )
-    meaning = FaultMeaning(error.meaning.name, text)
-    return FrameError(
-        error.fault, error.offset, error.row, error.near, error.source, error.inflated, meaning
     )
 
 

@@ -58,7 +58,7 @@ class BadRow(NamedTuple):
 
 
 @dataclass
-class Span:
+class StreamPart:
     """Bytes of a stream that are scanned.
 
     Attributes:
@@ -138,7 +138,7 @@ class GapScanner:
         self._limits = limits
         self._candidate_limits = Limits(frame=min(limits.frame, LARGEST))
 
-    def scan(self, streams: FrameTable, spans: Sequence[Span], dtype: np.dtype) -> np.ndarray:
+    def scan(self, streams: FrameTable, spans: Sequence[StreamPart], dtype: np.dtype) -> np.ndarray:
         """Return the rows of frames and the bad rows, in the order of the streams.
 
         Afterwards `start` of each span is the first byte that is in no row, and `fault` says
@@ -171,7 +171,7 @@ class GapScanner:
         self,
         streams: FrameTable,
         packets: dict[int, np.ndarray],
-        spans: list[Span],
+        spans: list[StreamPart],
         *,
         is_last: bool,
     ) -> np.ndarray:
@@ -204,7 +204,7 @@ class GapScanner:
         self,
         streams: FrameTable,
         packets: dict[int, np.ndarray],
-        spans: list[Span],
+        spans: list[StreamPart],
         bad_rows: list[BadRow],
     ) -> None:
         """Judge the next candidates of spans, and add the bad rows before frames."""
@@ -386,7 +386,9 @@ class GapTracker:
                 np.where(states[loose] == LOOSE, NO_FAULT, states[loose]),
                 is_followed[chosen[loose]] | (not more),
             )
-            spans = [Span(*values) for values in zip(*(column.tolist() for column in columns))]
+            spans = [
+                StreamPart(*values) for values in zip(*(column.tolist() for column in columns))
+            ]
             others = rows[~np.isin(rows["parent"], chosen[loose])]
             rows = np.concatenate([others, self._scanner.scan(streams, spans, rows.dtype)])
             rows = rows[np.argsort(rows["parent"], kind="stable")]
@@ -452,7 +454,7 @@ def _list_packet_starts(streams: FrameTable, buffer: int) -> np.ndarray:
     return np.frombuffer(streams.buffers[buffer + SEGMENTS_AFTER], SEGMENT)["start"]
 
 
-def _make_heads(spans: Sequence[Span]) -> np.ndarray:
+def _make_heads(spans: Sequence[StreamPart]) -> np.ndarray:
     """Return spans as an array of dtype HEAD."""
     heads = np.zeros(len(spans), HEAD)
     heads["start"] = [span.start for span in spans]

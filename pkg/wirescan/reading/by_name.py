@@ -103,6 +103,12 @@ def stream(
 ) -> Stream:
     """Return a `Stream` of one format, which takes chunks of bytes and gives tables.
 
-    Arguments are those of `scan`. Raises TypeError and ValueError for unfit arguments.
+    Arguments are those of `scan`. A stream does not recognize captures of packets by their first
+    bytes: name the format with its option, as in "kafka.requests?capture=true".
+
+    Raises TypeError and ValueError for unfit arguments.
     """
-    return Stream(format_of(format), errors=errors, check=check, limits=limits)
+    found = format_of(format)
+    if not is_of_captures(found):
+        check_is_captured(found)
+    return Stream(found, errors=errors, check=check, limits=limits)

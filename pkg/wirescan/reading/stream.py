@@ -9,11 +9,14 @@ from collections.abc import Iterator
 from copy import copy
 from typing import Any
 
+from wirescan.files.capture_mark import explain_capture
 from wirescan.files.incremental import FrameScanner, Scanned
 from wirescan.files.source import view_of
+from wirescan.frames.conversation import CaptureReader
 from wirescan.frames.errors import FrameError, check_mode, enforce_mode
 from wirescan.frames.format import Format
 from wirescan.frames.limits import Limits
+from wirescan.frames.registry import CAPTURE_FORMAT, format_of
 from wirescan.frames.table import FrameTable, join, make_empty
 
 
@@ -37,6 +40,12 @@ class Stream:
 
     Zeros at the end of the stream are its tail. They are counted and not held. If other bytes
     follow the zeros, the zeros are part of a gap.
+
+    With a format of captures, such as "kafka.requests?capture=true", the chunks are those of a
+    capture of packets, and the tables have the frames that these packets complete. `offset`,
+    `held`, `intact` and `damaged` are about its blocks. The tables have no `stop` and no `tail`.
+    The offset in a `FrameError` counts from the first byte that one side of a connection sent. The
+    stream also holds connections and the bytes of their cut frames.
 
     A stream is for one thread at a time.
 
@@ -69,7 +78,12 @@ class Stream:
         self._check = check
         self._limits = limits
         self._outermost = format.outermost
-        parser = self._outermost.parser
+        self._reader: CaptureReader | None = None
+        self._scanned = self._outermost  # the format of the bytes
+        if self._outermost.make_reader is not None:
+            self._reader = self._outermost.make_reader(errors=errors, check=check, limits=limits)
+            self._scanned = format_of(CAPTURE_FORMAT)
+        parser = self._scanned.parser
         assert parser.scan is not None  # every outermost format has it
         self._scanner = FrameScanner(
             parser.scan,
@@ -136,15 +150,15 @@ class Stream:
                 a file that is known to stop at the end of a frame.
         """
         self._closed = True
-        return self._read(self._close(tail=tail))
+        return self._read(self._close(tail=tail), is_last=True)
 
     def _close(self, *, tail: bool) -> Iterator[Scanned]:
         yield self._scanner.close(tail=tail)
 
-    def _read(self, scans: Iterator[Scanned]) -> FrameTable:
+    def _read(self, scans: Iterator[Scanned], *, is_last: bool = False) -> FrameTable:
         """Return the frames that scans complete. Each runs when the iterator gives it.
 
-        A FrameError gets its source and ends the stream.
+        is_last: no bytes follow. A FrameError gets its source and ends the stream.
         """
         if self._failed is not None:
             raise copy(self._failed)
@@ -158,7 +172,7 @@ class Stream:
                 # A fault inside a frame that precedes this one comes first.
                 self._open_nested(tables)
                 raise
-            return self._open_nested(tables)
+            return self._open_nested(tables, is_last=is_last)
         except FrameError as error:
             error.source = error.source or self._source
             self._failed = copy(error)  # without the stack frames of its traceback
@@ -168,29 +182,42 @@ class Stream:
         """Append a table of rows. Before `strict` raises, append the rows before the fault."""
         view, rows, bad, stop, offset = scanned
         table = FrameTable(
-            (view,), rows, (stop,), self._outermost, None, (offset,), self._check, self._errors
+            (view,), rows, (stop,), self._scanned, None, (offset,), self._check, self._errors
         )
         try:
             if bad or stop.fault:
                 table = enforce_mode(table, self._errors, bad)
             tables.append(table)
-        except FrameError:
+        except FrameError as error:
             if bad:
                 row = int(table.bad.argmax())
                 self._damaged = [table[: row + 1]]
                 table = table[:row]
             tables.append(table)
-            raise
+            raise explain_capture(error, self._scanned, view, "stream") from None
 
     def _join(self, tables: list[FrameTable]) -> FrameTable:
         if len(tables) == 1:
             return tables[0]
-        return join(tables) if tables else make_empty(self._outermost)
+        return join(tables) if tables else make_empty(self._scanned)
 
-    def _open_nested(self, tables: list[FrameTable]) -> FrameTable:
+    def _open_nested(self, tables: list[FrameTable], *, is_last: bool = False) -> FrameTable:
         outer = self._join(tables)
+        if self._reader is not None:
+            outer = self._read_capture(self._reader, outer, is_last=is_last)
         if self._format is self._outermost:
             return outer
         return self._format.inside(
             outer, errors=self._errors, check=self._check, limits=self._limits
         )
+
+    def _read_capture(
+        self, reader: CaptureReader, blocks: FrameTable, *, is_last: bool
+    ) -> FrameTable:
+        """Return the frames that blocks of a capture complete. is_last: no blocks follow."""
+        tables = [reader.feed(blocks)] if len(blocks) else []
+        if is_last:
+            tables.append(reader.close())
+        if not tables:
+            return make_empty(self._outermost)
+        return tables[0] if len(tables) == 1 else join(tables)
