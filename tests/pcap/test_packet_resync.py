@@ -224,6 +224,22 @@ def test_lost_bytes_are_no_response_to_the_first_request():
     assert times == [0, *table["time"][1:].tolist()]
 
 
+def test_lost_bytes_do_not_take_the_response_of_another_frame():
+    """The first response is lost, and the request after it has the correlation id 0."""
+    capture = SimulatedCapture()
+    connection = Connection(CLIENT, (SERVER, 9092))
+    capture.connect(connection)
+    for number in (5, 0):
+        capture.send(connection, 0, make_request(number))
+    for number in (5, 0):
+        capture.send(connection, 1, make_response(number))
+    del capture.packets[5]
+    table = wirescan.scan(capture.to_pcap(), "kafka.responses", errors="mark")
+    assert list_faults(table) == [Fault.LOST, 0]
+    assert table["request"].tolist() == [-1, 1]
+    assert table["latency"].tolist()[0] == -1
+
+
 def make_lossy_capture(format, seed, *, port=None):
     """Return a capture of frames of many sizes, of which packets are lost, also the first ones."""
     chance = random.Random(seed)
@@ -310,6 +326,28 @@ def test_frames_after_a_gap_count_for_the_limits():
     with pytest.raises(FrameError) as caught:
         pcap.frames(streams, "kafka.requests", errors="mark", limits=Limits(rows=48))
     assert caught.value.fault == Fault.LIMIT
+
+
+@pytest.mark.parametrize("name", ["kafka.responses?capture=true", "kafka.exchanges"])
+def test_released_connections_are_forgotten(name):
+    reader = wirescan.frames.registry.format_of(name).outermost.make_reader(
+        errors="mark", check=True, limits=Limits()
+    )
+    capture = SimulatedCapture()
+    for number in range(200):
+        connection = Connection((bytes([10, 0, 1, number]), 40_000), (SERVER, 9092))
+        for side, data in ((0, API_VERSIONS[3:]), (1, make_response(1)), (0, API_VERSIONS)):
+            capture.send(connection, side, data)
+        capture.close(connection)
+        capture.now += 2 * 10**9
+    blocks = pcap.scan(capture.to_pcap())
+    for first in range(0, len(blocks), 100):
+        reader.feed(blocks[first : first + 100])
+    assert reader._assembler.held_connections < 60
+    scanner = reader._scanner
+    asked = scanner._asked if name.startswith("kafka.responses") else scanner._requests
+    for scanner_of_side in (asked, scanner._answers):
+        assert 0 < len(scanner_of_side._gaps._known) < 60
 
 
 # ---- hostile bytes

@@ -225,6 +225,8 @@ class ExchangeScanner:
     def forget(self, connections: np.ndarray) -> None:
         """Forget connections. The next `scan` returns their requests that wait."""
         self._requests.forget(connections)
+        if self._answers is not None:
+            self._answers.forget(connections)
         self._ended = connections
 
     def _choose_waiting(

@@ -331,6 +331,7 @@ class AnswerScanner:
     def forget(self, connections: np.ndarray) -> None:
         """Forget connections: see `StreamScanner.forget`."""
         self._asked.forget(connections)
+        self._answers.forget(connections)
         self._waiting.forget(connections)
 
     def _keep(self, asked: FrameTable, sent: np.ndarray, is_awaited: np.ndarray) -> None:
