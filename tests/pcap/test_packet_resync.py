@@ -7,7 +7,8 @@ import numpy as np
 import pytest
 
 import wirescan
-from tests.support.captured_conversations import CLIENT, SERVER, publish
+from tests.support.captured_conversations import CLIENT, INFO, SERVER, publish
+from tests.support.paths import CORPUS
 from tests.support.simulated_capture import Connection, SimulatedCapture
 from wirescan import Fault, FrameError, Limits, kafka, lumberjack, nats, pcap
 from wirescan.pcap import packet_resync
@@ -175,6 +176,17 @@ def test_a_large_frame_is_found_by_its_end(format):
     assert good["size"].tolist() == [len(frame) for frame in frames[1:]]
 
 
+@pytest.mark.parametrize("size", [2500, packet_resync.WINDOW * 3])
+@pytest.mark.parametrize("format", ["kafka.responses", "kafka.requests", "lumberjack.frames"])
+def test_a_first_frame_that_a_piece_cuts_is_waited_for(format, size):
+    make, port, side = FORMATS[format]
+    frames = [make(number, size) for number, size in enumerate([3000, size, 100])]
+    capture = make_capture(frames, port, side, lost={0}, is_connected=False)
+    whole = wirescan.scan(capture.to_pcap(), format, errors="mark")
+    assert list_faults(whole) == [Fault.NOT_A_FRAME, 0, 0]
+    assert read_in_pieces(capture, format, 200) == list_frames(whole)
+
+
 def test_a_large_frame_must_end_where_a_packet_ends(monkeypatch):
     """The first bytes of the second packet state a size, and nothing ends there."""
     garbage = struct.pack(">I", 9000) + b"\xee" * 12_345
@@ -238,6 +250,43 @@ def test_lost_bytes_do_not_take_the_response_of_another_frame():
     assert list_faults(table) == [Fault.LOST, 0]
     assert table["request"].tolist() == [-1, 1]
     assert table["latency"].tolist()[0] == -1
+
+
+def list_sent(table):
+    """Return {the sender, position and size of each good frame: its first and last time}."""
+    table = table.where(~table.bad)
+    columns = ("direction", "connection", "size", "time", "time_end")
+    direction, connection, size, begin, end = (table[name].tolist() for name in columns)
+    sent = zip(direction, connection, table.positions.tolist(), size)
+    return dict(zip(sent, zip(begin, end)))
+
+
+@pytest.mark.parametrize(
+    "file, format",
+    [
+        ("kafka.pcap", "kafka.requests"),
+        ("kafka.pcap", "kafka.responses"),
+        ("nats.pcapng", "nats.messages"),
+        ("lumberjack.pcap", "lumberjack.frames"),
+        ("thrift.pcapng", "thrift.frames"),
+    ],
+)
+def test_a_lost_packet_of_a_recorded_capture_costs_only_its_own_frames(file, format):
+    blocks = pcap.scan(CORPUS / "pcap" / file)
+    expected = list_sent(wirescan.scan(CORPUS / "pcap" / file, format))
+    gaps = 0
+    for lost in range(2, len(blocks)):
+        packets = pcap.packets(blocks[np.arange(len(blocks)) != lost])
+        streams = pcap.streams(pcap.flows(packets), errors="mark")
+        if not streams.bad.any():
+            continue
+        gaps += 1
+        found = list_sent(pcap.frames(streams, format, errors="mark"))
+        assert not found.keys() - expected.keys()
+        for frame in expected.keys() - found.keys():
+            begin, end = expected[frame]
+            assert begin <= blocks["time"][lost] <= end
+    assert gaps > 3
 
 
 def make_lossy_capture(format, seed, *, port=None):
@@ -308,24 +357,38 @@ def test_streams_without_rows_for_gaps_have_the_same_frames():
 
 
 def test_a_gap_counts_until_frames_show_the_format():
-    """The port is unusual, and the first frames come in the piece after the gap."""
-    garbage = b"\xee" * SIZE
-    frames = [garbage, garbage, API_VERSIONS, garbage, API_VERSIONS]
-    capture = make_capture(frames, 5555, 0, lost={0, 1})
-    whole = wirescan.scan(capture.to_pcap(), "kafka.requests", errors="mark")
-    assert list_faults(whole) == [Fault.LOST, 0, Fault.BAD_LENGTH, 0]
-    pieces = read_in_pieces(capture, "kafka.requests", 200)
-    assert [row for row in pieces if row[2] != Fault.LOST] == list_frames(whole)[1:]
+    """The port is unusual. What shows the format comes in a piece after that of the gap."""
+    capture = SimulatedCapture()
+    connection = Connection(CLIENT, (SERVER, 5555))
+    capture.connect(connection)
+    for payload in (b"lost", b"\xee" * 300, make_pub(1)):
+        capture.send(connection, 0, payload)
+    del capture.packets[3]
+    for _ in range(100):  # the receiver has the lost bytes
+        capture.add(connection, 1, 16)
+    capture.send(connection, 1, INFO)
+    capture.send(connection, 0, make_pub(2))
+    whole = wirescan.scan(capture.to_pcap(), "nats.messages", errors="mark")
+    assert list_faults(whole) == [Fault.LOST, Fault.NOT_A_FRAME, 0, 0, 0]
+    # The row of the gap itself comes before the format is known.
+    pieces = read_in_pieces(capture, "nats.messages", 200)
+    assert sorted(pieces) == sorted(list_frames(whole)[1:])
 
 
 def test_frames_after_a_gap_count_for_the_limits():
-    frames = [make_request(number, 10) for number in range(50)]
-    capture = make_capture(frames, 9092, 0, lost={0})
+    """Those of one side without a gap and of one with a gap, which are scanned one by one."""
+    frames = [make_request(number, 10) for number in range(30)]
+    capture = make_capture([b"\xee" * SIZE, *frames], 9092, 0, is_connected=False)
+    other = Connection((CLIENT[0], 50_000), (SERVER, 9092))
+    capture.connect(other)
+    capture.send(other, 0, b"".join(frames))
     streams = wirescan.scan(capture.to_pcap(), "pcap.streams", errors="mark")
-    assert len(pcap.frames(streams, "kafka.requests", errors="mark", limits=Limits(rows=50))) == 50
-    with pytest.raises(FrameError) as caught:
-        pcap.frames(streams, "kafka.requests", errors="mark", limits=Limits(rows=48))
-    assert caught.value.fault == Fault.LIMIT
+    table = pcap.frames(streams, "kafka.requests", errors="mark", limits=Limits(rows=61))
+    assert len(table) == 61
+    for rows in (1, 20, 29, 45, 60):
+        with pytest.raises(FrameError) as caught:
+            pcap.frames(streams, "kafka.requests", errors="mark", limits=Limits(rows=rows))
+        assert caught.value.fault == Fault.LIMIT
 
 
 @pytest.mark.parametrize("name", ["kafka.responses?capture=true", "kafka.exchanges"])

@@ -179,6 +179,7 @@ def test_some_packets_with_false_times_stop_no_release(packets, time):
 def test_false_times_between_true_ones_release_nothing():
     capture, connection = start()
     capture.close(connection)
+    add_noise(capture, 0, 2 * CONFIRMING)
     for _ in range(20):
         add_false_times(capture, CONFIRMING - 1)
         add_noise(capture, 0, 4)

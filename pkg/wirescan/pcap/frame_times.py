@@ -69,6 +69,7 @@ def compute_latency(table: Any) -> np.ndarray:
         if len(questions):
             times = segments["time"][_find_segments(segments, starts)]
             is_known = questions["start"][places] == starts
+            is_known &= table["size"][rows] > 0  # a row of lost bytes begins where the next one does
             latencies[rows[is_known]] = (times - questions["time"][places])[is_known]
     return latencies
 
