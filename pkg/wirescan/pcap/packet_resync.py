@@ -33,7 +33,7 @@ from wirescan.pcap.verdicts import UNDECIDED, ConnectionVerdicts
 
 NEEDED = 24  # bits
 BOUNDARY = 16  # bits: a packet has about 2**10 bytes, and few of all sizes are in reach
-WINDOW = 1 << 12  # first bytes of a candidate that are looked at, if its first frame is smaller
+WINDOW = 1 << 10  # first bytes of a candidate that are looked at, if its first frame is smaller
 LARGEST = 4 << 20  # bytes of a first frame; a bad row ends at the next packet after as many
 WEIGHED = 8  # first frames of a candidate that are weighed
 FIRST_CANDIDATES = 4  # that are judged at once; they double
