@@ -176,6 +176,18 @@ def test_a_large_frame_is_found_by_its_end(format):
     assert good["size"].tolist() == [len(frame) for frame in frames[1:]]
 
 
+@pytest.mark.parametrize("size", [900, packet_resync.WINDOW * 3])
+def test_a_frame_inside_a_first_frame_that_a_piece_cuts_is_none(size):
+    """A packet inside the first frame begins with a frame too."""
+    inner = make_request(2, 80)
+    outer = bytearray(make_request(1, size))
+    outer[300 : 300 + len(inner)] = inner
+    capture = make_capture([b"\xee" * 300, outer], 9092, 0, size=100, is_connected=False)
+    whole = wirescan.scan(capture.to_pcap(), "kafka.requests", errors="mark")
+    assert list_frames(whole)[1:] == [(300, len(outer), 0)]
+    assert read_in_pieces(capture, "kafka.requests", 200) == list_frames(whole)
+
+
 @pytest.mark.parametrize("size", [2500, packet_resync.WINDOW * 3])
 @pytest.mark.parametrize("format", ["kafka.responses", "kafka.requests", "lumberjack.frames"])
 def test_a_first_frame_that_a_piece_cuts_is_waited_for(format, size):
