@@ -69,7 +69,8 @@ def compute_latency(table: Any) -> np.ndarray:
         if len(questions):
             times = segments["time"][_find_segments(segments, starts)]
             is_known = questions["start"][places] == starts
-            is_known &= table["size"][rows] > 0  # a row of lost bytes begins where the next one does
+            # A row of lost bytes begins where the next one does.
+            is_known &= table["size"][rows] > 0
             latencies[rows[is_known]] = (times - questions["time"][places])[is_known]
     return latencies
 
