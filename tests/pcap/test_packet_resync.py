@@ -419,7 +419,7 @@ def test_released_connections_are_forgotten(name):
     for first in range(0, len(blocks), 100):
         reader.feed(blocks[first : first + 100])
     assert reader._assembler.held_connections < 60
-    scanner = reader._scanner
+    scanner = reader._scanner._scanner  # that of the decrypted streams
     asked = scanner._asked if name.startswith("kafka.responses") else scanner._requests
     for scanner_of_side in (asked, scanner._answers):
         assert 0 < len(scanner_of_side._gaps._known) < 60
