@@ -44,7 +44,6 @@ from wirescan.pcap.waiting_frames import WaitingFrames
 
 STREAMS = "pcap.streams?tolerant=true"  # the format around the frames of captures
 UNDECIDED_BYTES = 1 << 16  # a stream of more bytes without evidence has another format
-NO_REQUEST = -1
 SENDERS = {"client": Direction.TO_SERVER, "server": Direction.TO_CLIENT}
 
 
@@ -143,8 +142,6 @@ class StreamScanner:
             assert streams.outer is not None
             is_ended = streams.outer["kind"][streams["parent"]] != FlowState.UNFINISHED
         rows = self._add_bad_rows(streams, rows, verdicts, chosen, ends, is_ended)
-        if self._conversation.answers is not None:
-            rows["request"][rows["fault"] != 0] = NO_REQUEST  # rows of lost bytes have zeros
         return self._make_table(streams, rows), done
 
     def weigh(self, streams: FrameTable, *, more: bool) -> tuple[np.ndarray, FirstFrames]:

@@ -293,6 +293,7 @@ def _label_responses(answers: SentFrames, asked: SentFrames) -> LabelledFrames:
     numbers, is_awaited = exchanges.find_requests(asked, answers)
     responses = answers.table
     rows, _ = name_responses(responses.rows, responses.buffers, asked.table.rows, numbers)
+    rows["request"][numbers < 0] = -1  # rows of lost bytes have zeros
     return LabelledFrames(rows, numbers, is_awaited)
 
 
