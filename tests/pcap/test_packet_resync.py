@@ -338,6 +338,65 @@ def test_any_pieces_of_lossy_captures_have_the_rows_of_the_whole(
         assert read_in_pieces(capture, format, piece) == list_frames(whole)
 
 
+def make_long_frames(kind):
+    """Return frames, of which the first ones are long and state no size in their first bytes."""
+    if kind == "line":
+        return [b'INFO {"name":"' + b"x" * size + b'"}\r\n' for size in (3000, 100, 5000, 50)]
+    return [
+        bytes(lumberjack.encode_data(number, {b"key": b"x" * size, b"other": b"y"}))
+        for number, size in enumerate([3000, 100, 5000, 50])
+    ]
+
+
+@pytest.mark.parametrize("piece", [700, 1 << 20])
+@pytest.mark.parametrize(
+    ("format", "kind"), [("nats.messages", "line"), ("lumberjack.frames", "pairs")]
+)
+def test_long_frames_without_a_size_are_not_found_in_any_pieces(format, kind, piece):
+    _, port, side = FORMATS[format]
+    frames = make_long_frames(kind)
+    capture = make_capture(frames, port, side, size=400, is_connected=False)
+    assert read_in_pieces(capture, format, piece) == [
+        (0, len(frames[0]), Fault.NOT_A_FRAME),
+        (len(frames[0]), len(frames[1]), 0),
+        (len(frames[0]) + len(frames[1]), len(frames[2]), 0),
+        (sum(map(len, frames[:3])), len(frames[3]), 0),
+    ]
+
+
+@pytest.mark.parametrize("seed", range(12))
+@pytest.mark.parametrize("format", FORMATS)
+def test_streams_without_damage_have_the_rows_of_a_search(format, seed, monkeypatch):
+    capture = make_lossy_capture(format, seed)
+    rows = list_frames(wirescan.scan(capture.to_pcap(), format, errors="mark"))
+    monkeypatch.setattr(
+        packet_resync.GapTracker,
+        "_find_intact",
+        lambda tracker, streams, rows, ends, chosen, **columns: np.zeros(len(chosen), bool),
+    )
+    assert list_frames(wirescan.scan(capture.to_pcap(), format, errors="mark")) == rows
+
+
+def test_an_unlikely_first_frame_is_none_in_any_pieces():
+    """The first bytes state the size of a response, which ends inside a packet."""
+    garbage = struct.pack(">I", 1200) + b"\xee" * 1200 + struct.pack(">I", 9000) + b"\xee" * 2000
+    frames = [garbage, *map(make_response, range(4))]
+    capture = make_capture(frames, 9092, 1, is_connected=False)
+    whole = wirescan.scan(capture.to_pcap(), "kafka.responses", errors="mark")
+    assert list_faults(whole) == [Fault.NOT_A_FRAME, 0, 0, 0, 0]
+    assert read_in_pieces(capture, "kafka.responses", 2100) == list_frames(whole)
+
+
+@pytest.mark.parametrize("format", ["kafka.requests", "lumberjack.frames", "nats.messages"])
+def test_streams_that_begin_with_a_frame_are_not_searched(format, monkeypatch):
+    make, port, side = FORMATS[format]
+    frames = [make(number, 2000) for number in range(5)]
+    capture = make_capture(frames, port, side, is_connected=False)
+    monkeypatch.setattr(packet_resync.GapScanner, "scan", None)
+    table = wirescan.scan(capture.to_pcap(), format)
+    assert table["size"].tolist() == [len(frame) for frame in frames]
+
+
 @pytest.mark.parametrize("format", ["kafka.requests", "kafka.responses", "nats.messages"])
 @pytest.mark.parametrize("seed", range(8))
 def test_every_byte_after_a_gap_is_in_one_row(format, seed):

@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from wirescan.frames.table import FrameTable
 
 
+WEIGHED_BYTES = 1 << 10  # first bytes by which frames are found after lost bytes
 Rule = Literal["frames", "TLS", "port", "none"]
 
 
@@ -47,8 +48,9 @@ class Conversation:
             says which frames they answer, as `LabelledFrames`. Optional.
         weigh_after_gap: for formats without a mark of the start of a frame: a function of a table
             of good frames that returns how unlikely each of them is after lost bytes, in bits:
-            float64 or int64, at least 0. The number of a frame depends on this frame only. With it,
-            frames are searched for at the starts of packets after lost bytes. Optional.
+            float64 or int64, at least 0. The number of a frame depends on this frame only. It is 0
+            for a frame of more than WEIGHED_BYTES that does not state its size in that many bytes.
+            With it, frames are searched for at the starts of packets after lost bytes. Optional.
         answers: the name of the format of the frames that these answer; only with `label`.
         measure_waiting: a function of a table of the frames of `answers`. It returns an int64
             array: how many first bytes of each frame `label` needs while the frame waits for its

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
+from wirescan.frames.conversation import WEIGHED_BYTES
 from wirescan.frames.evidence import weigh_small_numbers
 from wirescan.frames.table import FrameTable
 from wirescan.lumberjack.constants import Kind
@@ -28,9 +29,19 @@ def weigh_frames(frames: FrameTable) -> np.ndarray:
         bits[chosen] += weigh_small_numbers(frames[column][chosen])
     for row in np.flatnonzero(np.isin(frames["kind"], (Kind.JSON, Kind.COMPRESSED))).tolist():
         frame = frames.frame(row)
-        payload = bytes(frame[int(frames["body"][row]) :])
+        payload = frame[int(frames["body"][row]) :]
         if frames["kind"][row] == Kind.JSON:
             bits[row] += BYTE * (payload[:1] == b"{") + BYTE * (payload[-1:] == b"}")
         elif payload[:1] == bytes([ZLIB]) and int.from_bytes(payload[:2], "big") % ZLIB_CHECK == 0:
             bits[row] += BYTE + BYTE // 2
+    return bits
+
+
+def weigh_frames_alone(frames: FrameTable) -> np.ndarray:
+    """Return how unlikely each frame is after lost bytes, in bits: float64.
+
+    The size of a long frame of pairs depends on all of its bytes, so it has 0.
+    """
+    bits = weigh_frames(frames)
+    bits[(frames["kind"] == Kind.DATA) & (frames["size"] > WEIGHED_BYTES)] = 0
     return bits

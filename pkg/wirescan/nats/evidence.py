@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
+from wirescan.frames.conversation import WEIGHED_BYTES
 from wirescan.frames.table import FrameTable
 from wirescan.nats.constants import Kind
 
@@ -27,4 +28,15 @@ def weigh_messages(messages: FrameTable) -> np.ndarray:
         bits[row] = LETTER * len(words[0])
         ends = (bytes(frame[-2:]) == LINE_END) + (kind in SIZED)
         bits[row] += 2 * BYTE * ends + BYTE * has_object
+    return bits
+
+
+def weigh_messages_alone(messages: FrameTable) -> np.ndarray:
+    """Return how unlikely each message is after lost bytes, in bits: float64.
+
+    A long line says nothing of its size, so it has 0.
+    """
+    bits = weigh_messages(messages)
+    is_line = ~np.isin(messages["kind"], SIZED)
+    bits[is_line & (messages["size"] > WEIGHED_BYTES)] = 0
     return bits

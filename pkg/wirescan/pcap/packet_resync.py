@@ -22,6 +22,8 @@ import numpy as np
 
 from wirescan.core.fault import Fault
 from wirescan.core.loop import HEAD, Resume
+from wirescan.core.row_arrays import join_rows, select_rows
+from wirescan.frames.conversation import WEIGHED_BYTES
 from wirescan.frames.errors import HARD, NEAR, FrameError
 from wirescan.frames.format import Format
 from wirescan.frames.limits import Limits
@@ -33,11 +35,11 @@ from wirescan.pcap.verdicts import UNDECIDED, ConnectionVerdicts
 
 NEEDED = 24  # bits
 BOUNDARY = 16  # bits: a packet has about 2**10 bytes, and few of all sizes are in reach
-WINDOW = 1 << 10  # first bytes of a candidate that are looked at, if its first frame is smaller
+WINDOW = WEIGHED_BYTES  # of a candidate that are looked at, if its first frame is smaller
 LARGEST = 4 << 20  # bytes of a first frame; a bad row ends at the next packet after as many
 WEIGHED = 8  # first frames of a candidate that are weighed
 FIRST_CANDIDATES = 4  # that are judged at once; they double
-BATCH = 128  # candidates whose frames are held at once
+BATCH = 1024  # candidates whose frames are held at once
 NO_FAULT = 0
 REJECTED, WAITING, PLAUSIBLE = 0, 1, 2  # what is known of a candidate
 LOOSE = 1  # the state of a side with lost bytes whose next byte begins a frame; no fault has it
@@ -164,8 +166,41 @@ class GapScanner:
                     parts.append(self._read(streams, packets, chosen, is_last=is_last))
             open_spans = [span for span in open_spans if not span.is_done]
         parts.append(_make_bad_rows(bad_rows, dtype))
-        rows = np.concatenate(parts)
-        return rows[np.lexsort((rows["start"], rows["parent"]))]
+        rows = join_rows(parts)
+        return select_rows(rows, np.lexsort((rows["start"], rows["parent"])))
+
+    def begin_with_frames(
+        self, streams: FrameTable, rows: np.ndarray, chosen: np.ndarray
+    ) -> np.ndarray:
+        """Return whether plausible frames begin at the first byte of streams: a bool array.
+
+        It is that of `_judge` for their first byte, or False for WAITING.
+
+        rows: the frames, all good. chosen: the rows of streams.
+        """
+        parts = select_rows(streams.rows, chosen)
+        candidates = np.zeros(len(chosen), CANDIDATE)
+        candidates["start"] = parts["start"]
+        candidates["stop"] = parts["start"] + parts["size"]
+        candidates["parent"] = chosen
+        candidates["buffer"] = parts["buffer"]
+        packets = {}
+        is_packet = np.zeros(len(chosen), bool)
+        for buffer in np.unique(parts["buffer"]).tolist():
+            packets[buffer] = starts = _list_packet_starts(streams, buffer)
+            places = np.minimum(np.searchsorted(starts, parts["start"]), len(starts) - 1)
+            is_packet |= (parts["buffer"] == buffer) & (starts[places] == parts["start"])
+        numbers = np.full(len(streams), -1, np.int64)
+        numbers[chosen] = np.arange(len(chosen))
+        ranks = np.arange(len(rows)) - np.searchsorted(rows["parent"], rows["parent"])
+        rows = select_rows(rows, (ranks < WEIGHED) & (numbers[rows["parent"]] >= 0))
+        ranks = np.arange(len(rows)) - np.searchsorted(rows["parent"], rows["parent"])
+        numbers = numbers[rows["parent"]]
+        ends = rows["start"] + rows["size"] - candidates["start"][numbers]
+        counts = (ends <= WINDOW) | (ranks == 0) & (ends <= self._candidate_limits.frame)
+        rows = select_rows(rows, counts)
+        rows["parent"] = numbers[counts]
+        return is_packet & (self._sum_bits(streams, packets, candidates, rows) >= NEEDED)
 
     def _read(
         self,
@@ -217,25 +252,27 @@ class GapScanner:
         for name in ("parent", "buffer", "stop", "is_last"):
             values = [getattr(span, name) for span in spans]
             candidates[name] = np.repeat(np.array(values, CANDIDATE[name]), counts)
-        verdicts = np.concatenate(
-            [
-                np.zeros(0, np.uint8),
-                *(
-                    self._judge(streams, packets, candidates[first : first + BATCH])
-                    for first in range(0, len(candidates), BATCH)
-                ),
-            ]
-        )
+        verdicts = self._judge_all(streams, packets, candidates)
         first = 0
         for span, starts in zip(spans, chosen):
             found = verdicts[first : first + len(starts)].tolist()
             first += len(starts)
             bad_rows += span.take_verdicts(starts.tolist(), found)
 
-    def _judge(
+    def _judge_all(
         self, streams: FrameTable, packets: dict[int, np.ndarray], candidates: np.ndarray
     ) -> np.ndarray:
         """Return what is known of candidates: uint8."""
+        verdicts = np.zeros(len(candidates), np.uint8)
+        for first in range(0, len(candidates), BATCH):
+            batch = slice(first, first + BATCH)
+            verdicts[batch] = self._judge(streams, packets, candidates[batch])
+        return verdicts
+
+    def _judge(
+        self, streams: FrameTable, packets: dict[int, np.ndarray], candidates: np.ndarray
+    ) -> np.ndarray:
+        """Return what is known of at most BATCH candidates: uint8."""
         stops = np.minimum(candidates["start"] + WINDOW, candidates["stop"])
         is_cut = (candidates["start"] + WINDOW > candidates["stop"]) & ~candidates["is_last"]
         rows, faults = self._scan_candidates(streams, candidates, stops)
@@ -375,6 +412,12 @@ class GapTracker:
         is_followed = find_followed(senders)
         states = self._find_states(streams, senders)[chosen]
         loose = np.flatnonzero((states != UNDECIDED) & is_read[chosen])
+        is_last = is_followed[chosen[loose]] | (not more)
+        is_intact = self._find_intact(
+            streams, rows, ends[loose], chosen[loose], states=states[loose], is_last=is_last
+        )
+        states[loose[is_intact]] = LOOSE
+        loose, is_last = loose[~is_intact], is_last[~is_intact]
         if len(loose):
             found = streams.rows[chosen[loose]]
             stops = found["start"] + found["size"]
@@ -384,14 +427,16 @@ class GapTracker:
                 found["start"],
                 stops,
                 np.where(states[loose] == LOOSE, NO_FAULT, states[loose]),
-                is_followed[chosen[loose]] | (not more),
+                is_last,
             )
             spans = [
                 StreamPart(*values) for values in zip(*(column.tolist() for column in columns))
             ]
-            others = rows[~np.isin(rows["parent"], chosen[loose])]
-            rows = np.concatenate([others, self._scanner.scan(streams, spans, rows.dtype)])
-            rows = rows[np.argsort(rows["parent"], kind="stable")]
+            is_loose = np.zeros(len(streams), bool)
+            is_loose[chosen[loose]] = True
+            others = select_rows(rows, ~is_loose[rows["parent"]])
+            rows = join_rows([others, self._scanner.scan(streams, spans, rows.dtype)])
+            rows = select_rows(rows, np.argsort(rows["parent"], kind="stable"))
             self._check_rows(streams, rows)
             ends = ends.copy()
             ends[loose] = [span.start for span in spans] - found["start"]
@@ -405,6 +450,31 @@ class GapTracker:
     def forget(self, connections: np.ndarray) -> None:
         """Forget connections: no byte of them follows. connections: their numbers, int64."""
         self._known.forget(np.concatenate([2 * connections, 2 * connections + 1]))
+
+    def _find_intact(
+        self,
+        streams: FrameTable,
+        rows: np.ndarray,
+        ends: np.ndarray,
+        chosen: np.ndarray,
+        *,
+        states: np.ndarray,
+        is_last: np.ndarray,
+    ) -> np.ndarray:
+        """Return which streams begin with a frame and have no damage: a bool array.
+
+        Their rows stay as they are. Most streams are such ones, so they cost no Python.
+
+        rows: of all streams. ends, chosen, states, is_last: of the streams that may have damage.
+        """
+        has_bad = np.zeros(len(streams), bool)
+        has_bad[rows["parent"][rows["fault"] != NO_FAULT]] = True
+        is_covered = ends == streams.rows["size"][chosen]
+        is_intact = ~has_bad[chosen] & (is_covered | ~is_last)
+        unknown = np.flatnonzero(is_intact & (states != LOOSE))
+        if len(unknown):
+            is_intact[unknown] = self._scanner.begin_with_frames(streams, rows, chosen[unknown])
+        return is_intact
 
     def _find_states(self, streams: FrameTable, senders: np.ndarray) -> np.ndarray:
         """Return for each stream UNDECIDED if it has no lost bytes before it, or its state."""

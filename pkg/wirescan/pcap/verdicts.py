@@ -23,6 +23,8 @@ class ConnectionVerdicts:
 
     def find(self, connections: np.ndarray) -> np.ndarray:
         """Return the verdicts on connections: uint8, UNDECIDED for those that are not known."""
+        if not self._verdicts:
+            return np.full(len(connections), UNDECIDED, np.uint8)
         find = self._verdicts.get
         verdicts = (find(number, UNDECIDED) for number in connections.tolist())
         return np.fromiter(verdicts, np.uint8, len(connections))
