@@ -201,7 +201,7 @@ def _check_bucket(file_system: Any, name: str, url: str) -> None:
     except OSError:
         if kind == "s3":
             raise
-        return  # Azure and Google Cloud allow to read objects without a permission for buckets
+        return  # in Azure and Google Cloud, reading objects needs no permission for buckets
     if not exists:
         raise make_no_bucket_error(url)
 

@@ -41,11 +41,11 @@ UNREACHABLE = re.compile(
 CODE = re.compile(r"AWS Error ([A-Z_]+)|(?:ErrorCode: |Azure Error: \[)(\w+)")
 OPERATION = re.compile(r"during (\w+) operation")
 NOISE = re.compile(r"(?: \(Request ID: [^)]*\)| Detail: \[.*|\x1b\[\d+m|\s+)+")
-# Values of credentials that a message could quote: pairs in queries, and signatures.
 # What Google's client, Azure's and Amazon's say of the network.
 DETAIL = re.compile(
     r"CURL error \[\d+\]=(.*?) error_info=|Azure Error: \[\] (.*)|.*(?:Details|curlCode): (.*)"
 )
+# Values of credentials that a message could quote: pairs in queries, and signatures.
 QUOTED = re.compile(r"(?i)((?:secret|token|signature|sig|password|key)\w*[=:]\s*)[^\s&,;)'\"]+")
 LONGEST_DETAIL = 200
 
