@@ -91,13 +91,12 @@ def choose_format(
             counts = _count_connections(groups) if reads_connections else {}
             if len(counts) == 1:
                 (protocol,) = counts
-                chosen = (
-                    protocol if default.within is None else find_inner(format_of(protocol)).name
+                chosen = _select_in_connections(
+                    format_of(protocol),
+                    default,
+                    reads_exchanges=reads_exchanges,
+                    opens_frames=opens_frames,
                 )
-                is_opened = opens_frames and find_counted_format(format_of(protocol)) is not None
-                wants_exchanges = reads_exchanges and not is_opened
-                exchanges = find_exchanges(format_of(protocol)) if wants_exchanges else None
-                chosen = chosen if exchanges is None else exchanges.name
                 reason = _describe_choice(protocol, groups)
             elif counts:
                 reason = f"its TCP connections have several formats: {_list_counts(counts)}"
@@ -107,6 +106,21 @@ def choose_format(
             )
             return format_of(chosen)
     return default
+
+
+def _select_in_connections(
+    protocol: Format, default: Format, *, reads_exchanges: bool, opens_frames: bool
+) -> str:
+    """Return the name of the format to read connections of a protocol in.
+
+    The arguments are those of `choose_format`.
+    """
+    is_opened = opens_frames and find_counted_format(protocol) is not None
+    if reads_exchanges and not is_opened:
+        exchanges = find_exchanges(protocol)
+        if exchanges is not None:
+            return exchanges.name
+    return protocol.name if default.within is None else find_inner(protocol).name
 
 
 def _count_connections(groups: Sequence[ConnectionGroup]) -> dict[str, int]:
