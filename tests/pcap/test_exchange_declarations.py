@@ -20,8 +20,11 @@ CAPTURE = converse((1, INFO), (0, nats.encode_pub("a", b"", reply="in"))).to_pca
         (lambda pairs: replace(pairs, responses=pairs.responses[1:]), "responses has 0 rows"),
         (lambda pairs: replace(pairs, is_awaited=np.ones(9, bool)), "is_awaited has 9 rows"),
         (lambda pairs: replace(pairs, kept_sizes=np.ones(2, int)), "kept_sizes has 2 rows"),
-        (lambda pairs: replace(pairs, responses=pairs.responses + 9), "outside the 2 frames"),
-        (lambda pairs: replace(pairs, requests=pairs.requests - 1), "outside the 2 frames"),
+        (
+            lambda pairs: replace(pairs, responses=pairs.responses + 9),
+            r"responses\[0\], outside the 2",
+        ),
+        (lambda pairs: replace(pairs, requests=pairs.requests - 1), r"row -1 in requests\[0\]"),
         (lambda pairs: replace(pairs, rows=np.zeros(1, "i8")), "the dtype of make_rows"),
     ],
 )

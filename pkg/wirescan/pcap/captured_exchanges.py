@@ -105,8 +105,8 @@ def _make_format(format: Format, exchange: ExchangeFormat) -> Format:
 
 
 @dataclass(frozen=True, eq=False)
-class _FoundFrames:
-    """The frames of one table of streams.
+class _StreamFrames:
+    """The frames in one table of streams.
 
     frames, answers: the requests and the responses, which may be the same table. sent,
     answers_sent: when they were sent: arrays of dtype SENT. flows: their connections.
@@ -141,7 +141,7 @@ class ExchangeScanner:
             self._answers = StreamScanner(
                 format_of(exchange.answers), check=check, limits=limits, asked=self._requests
             )
-        self._found: list[_FoundFrames] = []  # that are not paired yet
+        self._unpaired: list[_StreamFrames] = []
         self._waiting = make_empty(outermost)
         self._waiting_sent = np.zeros(0, SENT)
         self._flows: FrameTable | None = None  # of the requests that wait
@@ -154,17 +154,17 @@ class ExchangeScanner:
 
         The arguments and errors are those of `StreamScanner.scan`.
         """
-        found, done = self._find_frames(streams, more=more, released=released)
-        self._found.append(found)
+        frames, done = self._find_frames(streams, more=more, released=released)
+        self._unpaired.append(frames)
         if released and self._exchange.crosses_connections:
             # Frames of other connections, which are read next, may be answers, or be answered.
             empty = np.zeros(0, format_of(self._exchange.name).dtype)
-            return FrameTable((), empty, (), format_of(self._exchange.name), found.flows), done
+            return FrameTable((), empty, (), format_of(self._exchange.name), frames.flows), done
         return self._pair(waits=more or released), done
 
     def _find_frames(
         self, streams: FrameTable, *, more: bool, released: bool
-    ) -> tuple[_FoundFrames, np.ndarray]:
+    ) -> tuple[_StreamFrames, np.ndarray]:
         """Return the frames of streams, and the bytes of each stream that are done with."""
         assert streams.outer is not None
         frames, done = self._requests.scan(streams, more=more, released=released)
@@ -175,30 +175,31 @@ class ExchangeScanner:
             answers_sent = read_sent(answers, 0)
             done = np.where(streams["kind"] == Direction.TO_SERVER, done, answers_done)
         frames, answers = replace(frames, outer=None), replace(answers, outer=None)
-        return _FoundFrames(frames, sent, answers, answers_sent, streams.outer), done
+        return _StreamFrames(frames, sent, answers, answers_sent, streams.outer), done
 
     def _pair(self, *, waits: bool) -> FrameTable:
-        """Return the exchanges of the frames that were found, and of those that wait.
+        """Return the exchanges of the frames that are not paired yet, and of those that wait.
 
         waits: requests wait for their responses.
         """
-        found, self._found = self._found, []
-        flows = [*([] if self._flows is None else [self._flows]), *(item.flows for item in found)]
-        first = 0 if self._flows is None else len(self._flows)
-        for item in found:
+        unpaired, self._unpaired = self._unpaired, []
+        flows = [] if self._flows is None else [self._flows]
+        first = sum(map(len, flows))
+        flows += [item.flows for item in unpaired]
+        for item in unpaired:
             item.sent["flow"] += first
             if item.answers_sent is not item.sent:
                 item.answers_sent["flow"] += first
             first += len(item.flows)
         all_flows = join(flows)
-        sent = join_rows([self._waiting_sent, *(item.sent for item in found)])
-        table = join([self._waiting, *(item.frames for item in found)])
+        sent = join_rows([self._waiting_sent, *(item.sent for item in unpaired)])
+        table = join([self._waiting, *(item.frames for item in unpaired)])
         is_new = np.arange(len(sent)) >= len(self._waiting)
         asked = make_sent_frames(table, sent, is_new)
         answers, answers_sent = asked, sent
         if self._answers is not None:
-            answers_sent = np.concatenate([item.answers_sent for item in found])
-            answer_table = join([item.answers for item in found])
+            answers_sent = np.concatenate([item.answers_sent for item in unpaired])
+            answer_table = join([item.answers for item in unpaired])
             is_new = np.ones(len(answers_sent), bool)
             answers = make_sent_frames(answer_table, answers_sent, is_new)
         pairs = self._exchange.pair(asked, answers, limits=self._limits)
@@ -292,9 +293,12 @@ def _check_pairs(
         ("requests", pairs.requests, 0, request_count),
         ("responses", pairs.responses, NO_RESPONSE, response_count),
     ):
-        if count and not lowest <= rows.min() <= rows.max() < frames:
+        outside = np.flatnonzero((rows < lowest) | (rows >= frames))
+        if len(outside):
+            first = int(outside[0])
             raise ValueError(
-                f"{exchange.name}: {name} of pair has a row outside the {frames} frames"
+                f"{exchange.name}: pair returned row {rows[first]} in {name}[{first}], outside the "
+                f"{frames} frames"
             )
 
 
