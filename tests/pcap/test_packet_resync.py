@@ -481,7 +481,7 @@ def test_released_connections_are_forgotten(name):
     scanner = reader._scanner._scanner  # that of the decrypted streams
     asked = scanner._asked if name.startswith("kafka.responses") else scanner._requests
     for scanner_of_side in (asked, scanner._answers):
-        assert 0 < len(scanner_of_side._gaps._known) < 60
+        assert 0 < len(scanner_of_side._gaps._states) < 60
 
 
 # ---- hostile bytes

@@ -674,7 +674,7 @@ cdef class Assembler:
 
 
 cdef inline void prefetch_bytes(const uint8_t* at, uint32_t size) noexcept nogil:
-    # Prefetch the bytes of a packet, of which the first ones count most.
+    # Prefetch the bytes of a packet, at most the first PREFETCH_BYTES.
     cdef const uint8_t* end = at + min(size, <uint32_t>PREFETCH_BYTES)
     while at < end:
         prefetch(at)
@@ -682,7 +682,7 @@ cdef inline void prefetch_bytes(const uint8_t* at, uint32_t size) noexcept nogil
 
 
 cdef inline bint is_much_new(uint64_t ready, uint64_t emitted) noexcept nogil:
-    # Return whether bytes are given again, of which some were given before.
+    # Return whether a side's bytes are returned again: few are ready, or enough of them are new.
     return ready <= SMALL or ready - emitted >= emitted // AGAIN
 
 

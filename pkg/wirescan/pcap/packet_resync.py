@@ -41,8 +41,11 @@ WEIGHED = 8  # first frames of a candidate that are weighed
 FIRST_CANDIDATES = 4  # that are judged at once; they double
 BATCH = 1024  # candidates whose frames are held at once
 NO_FAULT = 0
-REJECTED, WAITING, PLAUSIBLE = 0, 1, 2  # what is known of a candidate
-LOOSE = 1  # the state of a side with lost bytes whose next byte begins a frame; no fault has it
+# The verdict on a candidate.
+REJECTED = 0
+WAITING = 1  # following bytes decide
+PLAUSIBLE = 2
+AT_FRAME = 1  # the state of a side with lost bytes whose next byte begins a frame; no fault has it
 # The start of a packet. `stop` is the end of the span, and `parent` the row of the stream.
 CANDIDATE = np.dtype(
     [("start", "i8"), ("stop", "i8"), ("parent", "i4"), ("buffer", "u2"), ("is_last", "?")]
@@ -60,7 +63,7 @@ class BadRow(NamedTuple):
 
 
 @dataclass
-class StreamPart:
+class StreamSpan:
     """Bytes of a stream that are scanned.
 
     Attributes:
@@ -93,7 +96,7 @@ class StreamPart:
     def take_verdicts(self, starts: list[int], verdicts: list[int]) -> list[BadRow]:
         """Go on to the first candidate that is not rejected. Return the bad rows before it.
 
-        starts: the positions of the next candidates. verdicts: what is known of them.
+        starts: the positions of the next candidates. verdicts: of these candidates, in this order.
         """
         bad_rows: list[BadRow] = []
         self.next += len(starts)
@@ -140,7 +143,7 @@ class GapScanner:
         self._limits = limits
         self._candidate_limits = Limits(frame=min(limits.frame, LARGEST))
 
-    def scan(self, streams: FrameTable, spans: Sequence[StreamPart], dtype: np.dtype) -> np.ndarray:
+    def scan(self, streams: FrameTable, spans: Sequence[StreamSpan], dtype: np.dtype) -> np.ndarray:
         """Return the rows of frames and the bad rows, in the order of the streams.
 
         Afterwards `start` of each span is the first byte that is in no row, and `fault` says
@@ -206,7 +209,7 @@ class GapScanner:
         self,
         streams: FrameTable,
         packets: dict[int, np.ndarray],
-        spans: list[StreamPart],
+        spans: list[StreamSpan],
         *,
         is_last: bool,
     ) -> np.ndarray:
@@ -239,7 +242,7 @@ class GapScanner:
         self,
         streams: FrameTable,
         packets: dict[int, np.ndarray],
-        spans: list[StreamPart],
+        spans: list[StreamSpan],
         bad_rows: list[BadRow],
     ) -> None:
         """Judge the next candidates of spans, and add the bad rows before frames."""
@@ -255,14 +258,14 @@ class GapScanner:
         verdicts = self._judge_all(streams, packets, candidates)
         first = 0
         for span, starts in zip(spans, chosen):
-            found = verdicts[first : first + len(starts)].tolist()
+            of_span = verdicts[first : first + len(starts)].tolist()
             first += len(starts)
-            bad_rows += span.take_verdicts(starts.tolist(), found)
+            bad_rows += span.take_verdicts(starts.tolist(), of_span)
 
     def _judge_all(
         self, streams: FrameTable, packets: dict[int, np.ndarray], candidates: np.ndarray
     ) -> np.ndarray:
-        """Return what is known of candidates: uint8."""
+        """Return the verdicts on candidates: uint8."""
         verdicts = np.zeros(len(candidates), np.uint8)
         for first in range(0, len(candidates), BATCH):
             batch = slice(first, first + BATCH)
@@ -272,7 +275,7 @@ class GapScanner:
     def _judge(
         self, streams: FrameTable, packets: dict[int, np.ndarray], candidates: np.ndarray
     ) -> np.ndarray:
-        """Return what is known of at most BATCH candidates: uint8."""
+        """Return the verdicts on at most BATCH candidates: uint8."""
         stops = np.minimum(candidates["start"] + WINDOW, candidates["stop"])
         is_cut = (candidates["start"] + WINDOW > candidates["stop"]) & ~candidates["is_last"]
         rows, faults = self._scan_candidates(streams, candidates, stops)
@@ -384,9 +387,9 @@ class GapTracker:
     def __init__(self, format: Format, *, check: bool, limits: Limits):
         self._scanner = GapScanner(format, check=check, limits=limits)
         self._limits = limits
-        # Of sides that have lost bytes, by the numbers of `find_senders`: LOOSE if a frame begins
-        # at their next byte, or the fault of the next byte.
-        self._known = ConnectionVerdicts()
+        # Of sides that have lost bytes, by the numbers of `find_senders`: AT_FRAME if a frame
+        # begins at their next byte, or the fault of the next byte.
+        self._states = ConnectionVerdicts()
         self._has_scanned = False
 
     def scan(
@@ -411,45 +414,50 @@ class GapTracker:
         senders = find_senders(streams)
         is_followed = find_followed(senders)
         states = self._find_states(streams, senders)[chosen]
-        loose = np.flatnonzero((states != UNDECIDED) & is_read[chosen])
-        is_last = is_followed[chosen[loose]] | (not more)
+        with_gaps = np.flatnonzero((states != UNDECIDED) & is_read[chosen])
+        is_last = is_followed[chosen[with_gaps]] | (not more)
         is_intact = self._find_intact(
-            streams, rows, ends[loose], chosen[loose], states=states[loose], is_last=is_last
+            streams,
+            rows,
+            ends[with_gaps],
+            chosen[with_gaps],
+            states=states[with_gaps],
+            is_last=is_last,
         )
-        states[loose[is_intact]] = LOOSE
-        loose, is_last = loose[~is_intact], is_last[~is_intact]
-        if len(loose):
-            found = streams.rows[chosen[loose]]
-            stops = found["start"] + found["size"]
+        states[with_gaps[is_intact]] = AT_FRAME
+        with_gaps, is_last = with_gaps[~is_intact], is_last[~is_intact]
+        if len(with_gaps):
+            stream_rows = streams.rows[chosen[with_gaps]]
+            stops = stream_rows["start"] + stream_rows["size"]
             columns = (
-                chosen[loose],
-                found["buffer"],
-                found["start"],
+                chosen[with_gaps],
+                stream_rows["buffer"],
+                stream_rows["start"],
                 stops,
-                np.where(states[loose] == LOOSE, NO_FAULT, states[loose]),
+                np.where(states[with_gaps] == AT_FRAME, NO_FAULT, states[with_gaps]),
                 is_last,
             )
             spans = [
-                StreamPart(*values) for values in zip(*(column.tolist() for column in columns))
+                StreamSpan(*values) for values in zip(*(column.tolist() for column in columns))
             ]
-            is_loose = np.zeros(len(streams), bool)
-            is_loose[chosen[loose]] = True
-            others = select_rows(rows, ~is_loose[rows["parent"]])
+            is_searched = np.zeros(len(streams), bool)
+            is_searched[chosen[with_gaps]] = True
+            others = select_rows(rows, ~is_searched[rows["parent"]])
             rows = join_rows([others, self._scanner.scan(streams, spans, rows.dtype)])
             rows = select_rows(rows, np.argsort(rows["parent"], kind="stable"))
             self._check_rows(streams, rows)
             ends = ends.copy()
-            ends[loose] = [span.start for span in spans] - found["start"]
-            states[loose] = [span.fault or LOOSE for span in spans]
+            ends[with_gaps] = [span.start for span in spans] - stream_rows["start"]
+            states[with_gaps] = [span.fault or AT_FRAME for span in spans]
         if more:
             is_kept = ~is_followed[chosen] & (is_read | waits)[chosen]
-            self._known.keep(senders[chosen[is_kept]], states[is_kept])
+            self._states.keep(senders[chosen[is_kept]], states[is_kept])
         self._has_scanned = True
         return rows, ends
 
     def forget(self, connections: np.ndarray) -> None:
         """Forget connections: no byte of them follows. connections: their numbers, int64."""
-        self._known.forget(np.concatenate([2 * connections, 2 * connections + 1]))
+        self._states.forget(np.concatenate([2 * connections, 2 * connections + 1]))
 
     def _find_intact(
         self,
@@ -471,7 +479,7 @@ class GapTracker:
         has_bad[rows["parent"][rows["fault"] != NO_FAULT]] = True
         is_covered = ends == streams.rows["size"][chosen]
         is_intact = ~has_bad[chosen] & (is_covered | ~is_last)
-        unknown = np.flatnonzero(is_intact & (states != LOOSE))
+        unknown = np.flatnonzero(is_intact & (states != AT_FRAME))
         if len(unknown):
             is_intact[unknown] = self._scanner.begin_with_frames(streams, rows, chosen[unknown])
         return is_intact
@@ -483,15 +491,15 @@ class GapTracker:
         ends = rows["position"] + rows["size"]
         is_next = np.append(False, senders[1:] == senders[:-1])[: len(senders)]
         is_after_gap = is_next & (np.roll(streams.bad, 1) | (rows["position"] > np.roll(ends, 1)))
-        is_begin = ~is_next & (rows["position"] == 0)
+        is_first = ~is_next & (rows["position"] == 0)
         begun_earlier = streams.outer["is_begun_earlier"][rows["parent"]] != 0
-        is_after_gap |= is_begin & begun_earlier
+        is_after_gap |= is_first & begun_earlier
         if not self._has_scanned:
             is_after_gap |= ~is_next & (rows["position"] > 0)
         states = np.where(is_after_gap, np.uint8(Fault.NOT_A_FRAME), np.uint8(UNDECIDED))
-        if len(self._known):
+        if len(self._states):
             first = np.flatnonzero(~is_next)
-            known = self._known.find(senders[first])
+            known = self._states.find(senders[first])
             states[first] = np.where(known == UNDECIDED, states[first], known)
         return states
 
@@ -524,7 +532,7 @@ def _list_packet_starts(streams: FrameTable, buffer: int) -> np.ndarray:
     return np.frombuffer(streams.buffers[buffer + SEGMENTS_AFTER], SEGMENT)["start"]
 
 
-def _make_heads(spans: Sequence[StreamPart]) -> np.ndarray:
+def _make_heads(spans: Sequence[StreamSpan]) -> np.ndarray:
     """Return spans as an array of dtype HEAD."""
     heads = np.zeros(len(spans), HEAD)
     heads["start"] = [span.start for span in spans]

@@ -48,7 +48,7 @@ class TlsFollower:
 
     Attributes:
         connections: those that are or may be TLS, by their numbers.
-        held_bytes: their memory, as of the last `settle`.
+        held_bytes: their memory, as of the last `update_memory`.
     """
 
     def __init__(self, keylog: KeyLog, *, keeps_data: bool):
@@ -92,7 +92,7 @@ class TlsFollower:
                 self._read_connection(streams, number, group, own_verdicts, done, more=more)
         return verdicts, done
 
-    def settle(self) -> None:
+    def update_memory(self) -> None:
         """Count the memory of the connections that were read, and forget those that are over.
 
         Call it when the decrypted bytes of the last `follow` that are not needed are released.
@@ -307,7 +307,7 @@ class DecryptingScanner:
         self._add_rows(decrypted, streams, verdicts, more=more)
         table, scanned = self._scanner.scan(decrypted.make(), more=more, released=released)
         decrypted.release(scanned, done)
-        self._follower.settle()
+        self._follower.update_memory()
         if not (more or released):
             self._report()
         return table, done

@@ -277,7 +277,7 @@ class CapturedTls:
         flows = make_flows(None, rows, endpoints, "mark")
         streams = make_streams(flows, stream_rows, block, segments, "mark")
         _, done = self._follower.follow(streams, more=more)
-        self._follower.settle()
+        self._follower.update_memory()
         if not released:
             self._assembler.release(done)
             release_idle(self._assembler, self._follower)

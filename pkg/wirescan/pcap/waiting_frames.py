@@ -20,7 +20,7 @@ FRAME = np.dtype([*HEAD.descr, ("frame_at", "u4"), ("frame_size", "i4")])
 
 
 class WaitingFrames:
-    """Frames of one format that wait for their answers: WaitingFrames(empty).
+    """Frames of one format that wait for their answers.
 
     Frames are copied when they are added, and again only when answers come, or when there are twice
     as many as may wait. So frames without answers cost linear time.
@@ -46,7 +46,7 @@ class WaitingFrames:
             self._sent.append(sent)
         held = sum(len(buffer) for table in self._tables for buffer in table.buffers)
         if len(self) > 2 * ALL_WAITING or held > 2 * WAITING_BYTES:
-            self._add_newest()
+            self._discard_oldest()
 
     def take(self) -> tuple[FrameTable, np.ndarray]:
         """Return all frames and their array of dtype SENT, oldest first, and forget them."""
@@ -63,8 +63,8 @@ class WaitingFrames:
             self._tables[number] = replace(table, rows=select_rows(table.rows, is_kept))
             self._sent[number] = select_rows(sent, is_kept)
 
-    def _add_newest(self) -> None:
-        """Keep only the newest frames within the limits."""
+    def _discard_oldest(self) -> None:
+        """Discard the oldest frames beyond the limits."""
         table, sent = self.take()
         sizes = table.rows["size"].astype(np.int64)
         kept = np.flatnonzero(choose_newest(sent["connection"], np.arange(len(sent)), sizes))

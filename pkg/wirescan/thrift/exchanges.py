@@ -60,4 +60,6 @@ def pair_calls(
     rows["reply_type"][is_answered] = kinds[reply_messages[is_answered]]
     responses = select_responses(reply_messages, frames)
     is_awaited = kinds[calls] == MessageType.CALL
-    return PairedFrames(frames[calls], responses, rows, messages.buffers, is_awaited)
+    return PairedFrames(
+        frames[calls], responses, rows, buffers=messages.buffers, is_awaited=is_awaited
+    )

@@ -149,13 +149,13 @@ def _answer_tokens(
     )
     order = np.lexsort((is_response, packets, connections))
     begins = np.flatnonzero(np.diff(connections[order], prepend=-1))
-    for part in np.split(order, begins[1:]):
-        queue = _TokenQueue(int((~has_id & ~is_response)[part].sum()))
-        events = zip(*(column[part].tolist() for column in (rows, is_response, has_id, ids)))
-        for row, answers_one, with_id, number in events:
+    for group in np.split(order, begins[1:]):
+        queue = _TokenQueue(int((~has_id & ~is_response)[group].sum()))
+        events = zip(*(column[group].tolist() for column in (rows, is_response, has_id, ids)))
+        for row, is_answer, with_id, number in events:
             if not queue.tokens_left:
                 break
-            if not answers_one:
+            if not is_answer:
                 queue.add(row, number if with_id else None)
                 continue
             is_open[row] = False
