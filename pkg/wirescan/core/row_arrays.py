@@ -1,4 +1,4 @@
-"""Whole rows of structured arrays: selected, copied and joined as bytes.
+"""Selects, copies and joins whole rows of structured arrays, as bytes.
 
 numpy copies a row field by field, which takes ten times as long.
 """

@@ -42,7 +42,7 @@ FIRST_CANDIDATES = 4  # that are judged at once; they double
 BATCH = 1024  # candidates whose frames are held at once
 NO_FAULT = 0
 # The verdict on a candidate.
-REJECTED = 0
+IMPLAUSIBLE = 0
 WAITING = 1  # following bytes decide
 PLAUSIBLE = 2
 AT_FRAME = 1  # the state of a side with lost bytes whose next byte begins a frame; no fault has it
@@ -94,7 +94,7 @@ class StreamSpan:
         self.count = FIRST_CANDIDATES
 
     def take_verdicts(self, starts: list[int], verdicts: list[int]) -> list[BadRow]:
-        """Go on to the first candidate that is not rejected. Return the bad rows before it.
+        """Go on to the first candidate that is not implausible. Return the bad rows before it.
 
         starts: the positions of the next candidates. verdicts: of these candidates, in this order.
         """
@@ -285,7 +285,7 @@ class GapScanner:
         is_first_bad = rows["fault"][first] != NO_FAULT
         is_good = (bad == bad[first]) & ~is_first_bad  # all from the first on
         has_bad = np.bincount(numbers[~is_good], minlength=len(candidates)) > 0
-        verdicts = np.full(len(candidates), REJECTED, np.uint8)
+        verdicts = np.full(len(candidates), IMPLAUSIBLE, np.uint8)
         verdicts[is_cut & ~has_bad & (faults < HARD)] = WAITING
         rows = rows[is_good & (np.arange(len(rows)) - first < WEIGHED)]
         is_large = (faults == Fault.SHORT) & (candidates["start"] + WINDOW <= candidates["stop"])
@@ -342,7 +342,7 @@ class GapScanner:
         if resume.needed <= WINDOW:
             return no_rows  # it does not state its size
         if stop > candidate["stop"]:
-            verdicts[number] = REJECTED if candidate["is_last"] else WAITING
+            verdicts[number] = IMPLAUSIBLE if candidate["is_last"] else WAITING
             return no_rows
         rows, _ = self._scan_candidates(
             streams, candidates[number : number + 1], np.array([stop], np.int64)

@@ -28,9 +28,10 @@ from wirescan.pcap.verdicts import UNDECIDED
 
 logger = logging.getLogger(__name__)
 
-# What is known of a side of a connection.
-# UNREAD_SIDE: of a connection without secrets, of which nothing is read any more.
-TLS_SIDE, OTHER_SIDE, UNREAD_SIDE = 1, 2, 3  # or UNDECIDED
+# The verdict on a side of a connection, besides UNDECIDED.
+TLS_SIDE = 1
+OTHER_SIDE = 2
+UNREAD_SIDE = 3  # its connection has no secrets, and is not read any more
 SMALL = 1 << 16  # bytes of a connection that are always given again
 AGAIN = 8  # more bytes are given again when they grew by this part
 UNREAD = (
