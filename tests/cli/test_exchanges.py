@@ -215,3 +215,85 @@ def test_groups_are_bounded(monkeypatch, tmp_path):
         "(others)": 2,
     }
     assert summary["s1"]["answered"] == 0 and summary["s1"]["ns"] is None
+
+
+@pytest.mark.parametrize(
+    "capture, condition",
+    [
+        ("kafka.pcap", "latency > 20000000"),
+        ("kafka.pcap", "api_key == metadata and error_code == 0"),
+        ("kafka.pcap", 'client == "127.0.0.1:33608"'),
+        ("kafka.pcap", "time >= 2026-11-27T01:21:40.6"),
+        ("kafka.pcap", "latency > 1000000000"),
+        ("thrift.pcapng", 'method == "add"'),
+        ("nats.pcapng", "latency is null"),
+    ],
+)
+def test_stat_counts_the_exchanges_that_pass_a_condition(capture, condition):
+    rows = parse_lines(run("exchanges", CAPTURES / capture, "--where", condition, "--json"))
+    result = run("stat", CAPTURES / capture, "--where", condition, "--json")
+    assert result.exit_code == 0, result.stderr
+    assert json.loads(result.stdout)["total"]["frames"] == len(rows)
+
+
+@pytest.mark.parametrize("name", ["kafka.requests", "kafka.responses"])
+@pytest.mark.parametrize("option", [(), ("--sample", 100), ("--tail", 100)])
+def test_stat_selects_captured_frames_by_their_columns(name, option):
+    select = ("--format", name, "--where", "api_key == metadata", *option)
+    result = run("stat", CAPTURES / "kafka.pcap", *select, "--json")
+    assert result.exit_code == 0, result.stderr
+    assert json.loads(result.stdout)["total"]["frames"] == 4
+
+
+@pytest.mark.parametrize(
+    "verb, name",
+    [
+        ("exchanges", "kafka.exchanges"),
+        ("scan", "kafka.requests"),
+        ("scan", "kafka.metadata_request.topics"),
+        ("scan", "pcap.flows"),
+    ],
+)
+def test_frames_of_captures_are_selected_by_the_time_of_their_first_packet(verb, name):
+    since = "2026-11-27T01:21:40.6"
+    until = "2026-11-27T01:21:40.8"
+    path = CAPTURES / "kafka.pcap"
+    arguments = [verb, path, "--format", name, "--columns", "time", "--json"]
+    result = run(*arguments, "--since", since, "--until", until)
+    assert result.exit_code == 0, result.stderr
+    moments = [int(np.datetime64(text, "ns").astype(np.int64)) for text in (since, until)]
+    rows = parse_lines(run(*arguments))
+    expected = [row for row in rows if moments[0] <= row["time"] < moments[1]]
+    assert parse_lines(result) == expected
+    assert 0 < len(expected) < len(rows)
+
+
+@pytest.mark.parametrize("paths", [["kafka.pcap", "nats.pcapng"], ["header.pcap"]])
+def test_captures_that_show_no_single_protocol_need_a_format(paths, tmp_path):
+    (tmp_path / "header.pcap").write_bytes((CAPTURES / "kafka.pcap").read_bytes()[:24])
+    for path in ("kafka.pcap", "nats.pcapng"):
+        (tmp_path / path).write_bytes((CAPTURES / path).read_bytes())
+    result = run("exchanges", *(tmp_path / path for path in paths))
+    assert result.exit_code == 2
+    message = " ".join(result.stderr.split())
+    assert (
+        "the connections of the capture do not show one protocol with exchanges: choose one with "
+        "--format kafka.exchanges, lumberjack.exchanges, "
+    ) in message
+
+
+@pytest.mark.parametrize("name", ["kafka.requests", "kafka.exchanges", "pcap.flows"])
+@pytest.mark.parametrize("option", [("--limit", 1), ("--limit", 3), ("--sample", 3)])
+def test_stat_of_a_capture_ends_after_the_chosen_frames(name, option):
+    path = CAPTURES / "kafka.pcap"
+    result = run("stat", path, "--format", name, *option, "--json")
+    assert result.exit_code == 0, result.stderr
+    total = json.loads(result.stdout)["total"]
+    assert (total["frames"], total["bytes"]) == (option[1], path.stat().st_size)
+
+
+def test_stat_goes_on_with_the_next_capture():
+    path = CAPTURES / "kafka.pcap"
+    result = run("stat", path, path, "--format", "kafka.requests", "--limit", 15, "--json")
+    assert result.exit_code == 0, result.stderr
+    assert [file["frames"] for file in json.loads(result.stdout)["files"]] == [14, 1]

@@ -53,6 +53,7 @@ from wirescan.reading.filters import (
 TAIL_PIECE = 1 << 20  # bytes at the end of a file that are searched together for the last rows
 LARGEST_SAMPLE = 1_000_000  # rows of --sample N, whose numbers are held
 KEY = "key"  # the column of --key
+CAPTURE_TIME = "time"  # when the first packet of a frame was captured; other times follow it
 RELATIVE = re.compile(r"([0-9]{1,9}(?:\.[0-9]{1,9})?)([smhdw])")
 SECONDS = {"s": 1, "m": 60, "h": 3600, "d": 86400, "w": 7 * 86400}
 OFFSETS = re.compile(r"([0-9]{1,19})?(:)?([0-9]{1,19})?")
@@ -141,6 +142,8 @@ class Selection:
 
         errors: "skip" excludes bad rows.
         """
+        if not len(table):
+            return np.empty(0, np.int64)  # the last table of a capture has the blocks' columns
         passes = find_passing(table, All(self.conditions), path)
         if self.keeps_bad:
             passes |= table.bad
@@ -633,6 +636,8 @@ def _find_time_column(format: Format, option: str) -> tuple[str, str]:
         log = level.storage.log
         if log is not None and log.time is not None:
             times = {log.time: times[log.time]}
+        elif CAPTURE_TIME in times:
+            times = {CAPTURE_TIME: times[CAPTURE_TIME]}
         if len(times) > 1:
             raise click.UsageError(
                 f"{option}: {format.name} has several times ({', '.join(times)}); use --where"

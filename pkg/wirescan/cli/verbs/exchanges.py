@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import click
 
-from wirescan.cli.common import Failure, FormatCommand, resolve_paths
+from wirescan.cli.common import FOUND, Failure, FormatCommand, resolve_paths
 from wirescan.cli.output import format_path
 from wirescan.cli.verbs.scan import scan
 from wirescan.frames.format import Format
@@ -32,7 +32,7 @@ Examples:
   lumberjack    a window of events       the ack of the last event
 
 --format names any format of the protocol. Without it, the connections of the capture decide. Of a
-pipe they are not known, so --format is needed.
+pipe, those at its beginning decide, so a live capture may need --format.
 latency is the time in ns from the last byte of the request to the first byte of the
 response. It is null without a response.
 
@@ -54,7 +54,13 @@ class ExchangesCommand(FormatCommand):
         exchanges = find_exchanges(format)
         if exchanges is None:
             names = [item.exchange.name for item in formats().values() if item.exchange is not None]
-            raise Failure(f"{format.name} has no exchanges: give --format {', '.join(names)}")
+            text = ", ".join(names)
+            if context.meta.get(FOUND, False):
+                raise Failure(
+                    "the connections of the capture do not show one protocol with exchanges: "
+                    f"choose one with --format {text}"
+                )
+            raise Failure(f"{format.name} has no exchanges: give --format {text}")
         return exchanges
 
 

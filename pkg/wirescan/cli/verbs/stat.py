@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
 import click
@@ -33,6 +33,7 @@ from wirescan.cli.support.tally import (
     make_kinds_name,
     make_size_name,
 )
+from wirescan.core.fault import Fault
 from wirescan.frames.format import Format
 from wirescan.frames.limits import Limits
 from wirescan.frames.registry import formats
@@ -122,7 +123,7 @@ def stat(
                 tally.start_file(path)
             allowance = Allowance(limits)
             options["allowance"] = allowance
-            pieces = read_part(path, start, stop, progress, allowance)
+            pieces = _CountedChunks(read_part(path, start, stop, progress, allowance))
             for piece in scan_outermost(pieces, top, offset=start, **options):
                 chosen = plan.chooser.choose(piece, path)
                 selected = piece if len(chosen) == len(piece) else piece[chosen]
@@ -130,10 +131,15 @@ def stat(
                 count_piece(tallies, selected, opened)
                 if plan.chooser.is_done:
                     break
-            size = piece.origins[0] + len(piece.buffers[0]) - start if piece.origins else 0
+            # Only the last table of a capture says how the file ends.
+            is_cut = top.make_reader is not None and plan.chooser.is_done
             for tally in tallies:
-                tally.end_file(size, piece.stop.fault, len(piece.tail))
-            ends.add(piece, path)
+                if is_cut:
+                    tally.end_file(pieces.size, Fault.OK, 0)
+                else:
+                    tally.end_file(pieces.size, piece.stop.fault, len(piece.tail))
+            if not is_cut:
+                ends.add(piece, path)
             summary = file_tally.make_summary()
             summaries.append({"file": name_path(path), **summary})
             if not as_json and not total:
@@ -146,6 +152,19 @@ def stat(
         _print_summary(title, total_tally.make_summary(), top)
     ends.report()
     context.exit(DAMAGE if total_tally.faults or ends.is_damaged else 0)
+
+
+class _CountedChunks:
+    """Iterates over the chunks of a file, and counts their bytes in `size`."""
+
+    def __init__(self, chunks: Iterable[memoryview]):
+        self._chunks = chunks
+        self.size = 0
+
+    def __iter__(self) -> Iterator[memoryview]:
+        for chunk in self._chunks:
+            self.size += len(chunk)
+            yield chunk
 
 
 def _find_counted_format(outer: Format) -> Format:
