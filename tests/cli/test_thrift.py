@@ -477,6 +477,7 @@ def test_verbs_have_the_options_that_formats_declare(monkeypatch, capture_file):
     def show_column(format, name):
         return replace(format, display=Display(shown=(name,)))
 
+    assert "--only-column" not in run("scan", "--help").stdout
     option = FormatOption("only_column", str, "Outside: show this column.", show_column)
     declared = replace(wirescan.formats()["thrift.frames"], name="out.side", accepts=(option,))
     monkeypatch.setitem(registry.load_formats(), "out.side", declared)
@@ -507,6 +508,14 @@ def test_verbs_have_the_options_that_formats_declare(monkeypatch, capture_file):
         (
             ["--format", "thrift.fields?x=1"],
             "thrift.fields has no option 'x', only non_strict, idl_include, idl",
+        ),
+        (
+            ["--format", "thrift.fields?non_strit=true"],
+            "thrift.fields has no option 'non_strit'; did you mean non_strict?",
+        ),
+        (
+            ["--format", "kafka.requests?keylogs=x"],
+            "kafka.requests has no option 'keylogs'; did you mean keylog?",
         ),
         (["--format", "thrift.lists?x=1"], "no format 'thrift.lists'"),
     ],

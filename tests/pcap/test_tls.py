@@ -832,6 +832,12 @@ def test_the_command_decrypts(tmp_path):
     result = run("scan", path, "--format", "pcap.flows", *options)
     assert result.exit_code != 0
     assert "has no option 'keylog'" in result.stderr
+    assert "choose one with --format" not in result.stderr
+    for verb in ("scan", "stat", "exchanges"):
+        result = run(verb, path, *options)  # the bytes of TLS show no format
+        assert result.exit_code == 2
+        message = " ".join(result.stderr.split())
+        assert "The connections of the capture show no single format: choose one with" in message
 
 
 # ---- hostile bytes

@@ -27,7 +27,13 @@ from wirescan.frames.escape import make_visible
 from wirescan.frames.format import Format
 from wirescan.frames.limits import Limits
 from wirescan.frames.options import Folders, FormatOption, list_format_options
-from wirescan.frames.registry import format_of, formats, load_common_options, make_spec
+from wirescan.frames.registry import (
+    CAPTURE_FORMAT,
+    format_of,
+    formats,
+    load_common_options,
+    make_spec,
+)
 from wirescan.frames.similar_names import hint_at_names
 from wirescan.frames.table import FrameTable
 from wirescan.frames.value_text import format_count
@@ -267,7 +273,8 @@ class FormatCommand(click.Command):
             except OSError as error:
                 raise Failure(describe_error(error, value)) from None
             except ValueError as error:
-                raise click.BadParameter(str(error), context, param_hint=option.opts[0]) from None
+                text = f"{error}{_hint_at_choice(context)}"
+                raise click.BadParameter(text, context, param_hint=option.opts[0]) from None
         context.params["format_name"] = self._find_captures(context)
         _require_requests(context.params["format_name"])
         return super().invoke(context)
@@ -325,6 +332,15 @@ class FormatCommand(click.Command):
             for option in list_format_options(formats().values(), load_common_options())
             if self._writes_columns or not option.adds_columns
         }
+
+
+def _hint_at_choice(context: click.Context) -> str:
+    """Return the end of a message about an option of a format, where a capture shows no format."""
+    if FOUND not in context.meta:
+        return ""
+    if context.params["format_name"].outermost.name != CAPTURE_FORMAT:
+        return ""
+    return ". The connections of the capture show no single format: choose one with --format"
 
 
 def _make_option(option: FormatOption) -> click.Option:

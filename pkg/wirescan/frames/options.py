@@ -13,6 +13,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urlencode
 
+from wirescan.frames.similar_names import suggest_name
+
 if TYPE_CHECKING:
     from wirescan.frames.format import Format
     from wirescan.frames.table import FrameTable
@@ -67,6 +69,8 @@ def apply_options(
     names = [option.name for option in format.accepts if not option.is_internal]
     for name in values:
         if name not in accepted_names:
+            if suggestion := suggest_name(name, accepted_names):
+                raise ValueError(f"{format.name} has no option {name!r}{suggestion}")
             if not names:
                 raise ValueError(f"{format.name} has no options")
             raise ValueError(f"{format.name} has no option {name!r}, only {', '.join(names)}")
