@@ -203,3 +203,30 @@ def test_damage_later_is_no_capture():
     with pytest.raises(FrameError) as caught:
         kafka.requests(frames + KAFKA.read_bytes())
     assert "capture" not in str(caught.value)
+
+
+@pytest.mark.parametrize("codec", ["gzip", "zstd"])
+@pytest.mark.parametrize("name", ["kafka.requests", "kafka.exchanges", "pcap.packets"])
+def test_errors_of_compressed_captures_say_so(codec, name, tmp_path):
+    raw = (CORPUS / "pcap" / "kafka.pcap").read_bytes()
+    path = tmp_path / "capture"
+    path.write_bytes(pa.Codec(codec).compress(raw, asbytes=True))
+    hint = f"the source is compressed with {codec}: decompress it first"
+    with pytest.raises(FrameError, match=hint):
+        wirescan.scan(path, name)
+    with pytest.raises(FrameError, match=hint):
+        for _ in iter_batches(path, format=name):
+            pass
+    with pytest.raises(FrameError, match=hint):
+        wirescan.stream(name).feed(path.read_bytes())
+    assert wirescan.scan(path, "kafka.requests", errors="mark").bad.all()
+
+
+@pytest.mark.parametrize("where", [None, "correlation_id > 2"])
+def test_pieces_are_read_of_a_path_as_of_its_text(where):
+    options = {"format": NAME, "where": where}
+    batches = [list(iter_batches(source, **options)) for source in (KAFKA, str(KAFKA))]
+    assert batches[0] == batches[1]
+    assert sum(len(batch) for batch in batches[0]) > 0
+    tables = [list(iter_tables(source, **options)) for source in (KAFKA, str(KAFKA))]
+    assert [len(table) for table in tables[0]] == [len(table) for table in tables[1]]

@@ -5,6 +5,7 @@ Parquet, Spark and the command line use this module.
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import chain
 from typing import Any, SupportsIndex
@@ -72,6 +73,8 @@ def iter_batches(
     "kafka.requests?capture=true". The other arguments and the errors are those of
     `chunked.iter_tables`, of `to_arrow.make_schema` and of `PayloadColumns`.
     """
+    if isinstance(path, os.PathLike):
+        path = os.fsdecode(path)
     if (start, stop) == (0, None):
         format = choose_source_format(format, path)
     schema = make_schema(format, columns, binary=binary, types=types)

@@ -11,7 +11,7 @@ import numpy as np
 from wirescan.core.fault import Fault
 from wirescan.core.loop import spans
 from wirescan.core.parallel import choose_threads, cut_evenly, run_each
-from wirescan.files.capture_mark import explain_capture
+from wirescan.files.capture_mark import explain_source
 from wirescan.files.source import BUFFERS, open, view_of
 from wirescan.frames.errors import FrameError, check_mode, enforce_mode
 from wirescan.frames.format import Format
@@ -83,7 +83,7 @@ def scan_source(
             try:
                 table = enforce_mode(table, errors, bad)
             except FrameError as error:
-                raise explain_capture(error, format, buffer, "scan") from None
+                raise explain_source(error, format, buffer, "scan") from None
         tables.append(table)
     if len(tables) == 1:
         return tables[0]

@@ -5,6 +5,7 @@ The exports, growing files, the command line and Spark's tasks read files with t
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
@@ -88,6 +89,8 @@ def iter_tables(
             `filters.check_filters` and `expression.parse_expression`.
         TypeError: as `filters.check_filters`.
     """
+    if isinstance(path, os.PathLike):
+        path = os.fsdecode(path)
     if (start, stop) == (0, None):
         format = choose_source_format(format, path)
     inner = format_of(format)

@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from copy import copy
 from typing import Any
 
-from wirescan.files.capture_mark import explain_capture
+from wirescan.files.capture_mark import explain_source
 from wirescan.files.incremental import FrameScanner, Scanned
 from wirescan.files.source import view_of
 from wirescan.frames.conversation import CaptureReader
@@ -194,7 +194,7 @@ class Stream:
                 self._damaged = [table[: row + 1]]
                 table = table[:row]
             tables.append(table)
-            raise explain_capture(error, self._scanned, view, "stream") from None
+            raise explain_source(error, self._scanned, view, "stream") from None
 
     def _join(self, tables: list[FrameTable]) -> FrameTable:
         if len(tables) == 1:
