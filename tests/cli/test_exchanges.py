@@ -297,3 +297,10 @@ def test_stat_goes_on_with_the_next_capture():
     result = run("stat", path, path, "--format", "kafka.requests", "--limit", 15, "--json")
     assert result.exit_code == 0, result.stderr
     assert [file["frames"] for file in json.loads(result.stdout)["files"]] == [14, 1]
+
+
+@pytest.mark.parametrize("options", [(), ("--format", "kafka.exchanges")])
+def test_exchanges_of_a_growing_capture_are_refused(options):
+    result = run("exchanges", CAPTURES / "kafka.pcap", "--follow", *options)
+    assert result.exit_code == 2
+    assert "Pipe the capture into `wirescan exchanges -`" in " ".join(result.stderr.split())

@@ -31,11 +31,10 @@ def explain_source(
 
     head: the first bytes. reader: the function that reads such bytes of captures.
     """
-    if error.offset:
-        return error
-    if is_capture(head):
+    is_first = error.offset == 0
+    if is_first and is_capture(head):
         text = _describe_capture(format, reader)
-    elif codec := _find_codec(head):
+    elif is_first and (codec := _find_codec(head)):
         text = f"the source is compressed with {codec}: decompress it first, as the command does"
     else:
         return error

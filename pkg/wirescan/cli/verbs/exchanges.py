@@ -48,6 +48,11 @@ class ExchangesCommand(FormatCommand):
     def _find_captures(self, context: click.Context) -> Format:
         """Return the format of the exchanges of the chosen protocol."""
         format = super()._find_captures(context)
+        if context.params["follow"] and self._list_paths(context) != ["-"]:
+            raise Failure(
+                "exchanges are not read as a capture grows: a connection may be anywhere in it. "
+                "Pipe the capture into `wirescan exchanges -`"
+            )
         if not is_of_captures(format):
             paths = resolve_paths(tuple(self._list_paths(context)), format)
             raise Failure(f"{format_path(paths[0])} is no capture of packets")
