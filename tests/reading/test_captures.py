@@ -230,3 +230,13 @@ def test_pieces_are_read_of_a_path_as_of_its_text(where):
     assert sum(len(batch) for batch in batches[0]) > 0
     tables = [list(iter_tables(source, **options)) for source in (KAFKA, str(KAFKA))]
     assert [len(table) for table in tables[0]] == [len(table) for table in tables[1]]
+
+
+def test_an_empty_file_beside_captures_is_read_as_one(tmp_path):
+    """tcpdump has just made the next file of a rotation."""
+    shutil.copy(KAFKA, tmp_path / "1.pcap")
+    (tmp_path / "2.pcap").write_bytes(b"")
+    expected = wirescan.scan(KAFKA, NAME)
+    for source in (tmp_path, tmp_path / "*.pcap", [b"", KAFKA.read_bytes()]):
+        assert wirescan.scan(source, NAME)["time"].tolist() == expected["time"].tolist()
+    assert len(wirescan.scan(tmp_path / "2.pcap", NAME)) == 0

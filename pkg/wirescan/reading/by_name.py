@@ -64,7 +64,7 @@ def _find_captures(source: Any, format: Format) -> tuple[Any, Format]:
     if type(source) not in BUFFERS:
         storage = format.outermost.storage
         source = buffers = list(open(source, files=storage.files, ignore=storage.ignore))
-    captures = [is_capture(buffer) for buffer in buffers]
+    captures = [is_capture(buffer) for buffer in buffers if len(buffer)]
     if not any(captures):
         check_is_captured(format)
         return source, format
