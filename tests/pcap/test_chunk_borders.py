@@ -16,8 +16,8 @@ from tests.support.captured_conversations import (
     publish,
 )
 from tests.support.simulated_capture import Connection, SimulatedCapture
-from wirescan import Limits, kafka, liftbridge, lumberjack, nats, thrift
-from wirescan.frames.registry import format_of
+from wirescan import Limits, kafka, liftbridge, lumberjack, nats, pcap, thrift
+from wirescan.frames.registry import format_of, make_spec
 from wirescan.reading.chunked import scan_nested
 
 CONNECTIONS = 2
@@ -168,3 +168,28 @@ def test_chunk_borders_change_nothing(name, turns, borders):
     assert read_chunks(raw, name, borders) == expected
     # A border near the end of each packet.
     assert read_chunks(raw, name, range(24, len(raw), 1500)) == expected
+
+
+def read_each_packet(capture, name):
+    """Return the values of the rows of a capture that is read packet by packet, and as a whole."""
+    raw = capture.to_pcap()
+    borders = [len(pcap.encode_pcap(capture.packets[:n])) for n in range(len(capture.packets))]
+    whole = wirescan.scan(raw, make_spec(name, capture="true"), errors="mark")
+    return read_chunks(raw, name, borders), sorted(map(repr, list_values(whole)))
+
+
+@pytest.mark.parametrize("lost", [True, False])
+def test_answers_wait_for_requests_behind_missing_bytes(lost):
+    """A response may come while bytes before its request are missing."""
+    capture = SimulatedCapture()
+    connection = Connection(CLIENT, (SERVER, 9092))
+    capture.connect(connection)
+    for side, data in (ask("ApiVersions", 0, 1), ask("ApiVersions", 0, 2)):
+        capture.send(connection, side, bytes(data))
+    late = capture.packets.pop(3)
+    capture.send(connection, 1, bytes(answer("ApiVersions", 0, 2)[1]))
+    if not lost:
+        capture.packets.append(late)
+    pieces, whole = read_each_packet(capture, "kafka.responses")
+    assert pieces == whole
+    assert len(whole) == 1

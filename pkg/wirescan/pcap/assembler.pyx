@@ -424,10 +424,12 @@ cdef class Assembler:
     cdef bint is_taken(self, int64_t place, bint everything, bint together,
                        bint released) noexcept nogil:
         # Return whether `take` returns the bytes of a direction. It returns both directions of a
-        # connection or none, because a response must not come before the end of its request.
+        # connection or none, because a response must not come before the end of its request. So
+        # both wait for missing bytes of one, up to a limit.
         cdef const Connection* connection = &self.connections.at[place // 2]
         cdef const Side* side
         cdef uint64_t ready = 0, emitted = 0
+        cdef bint waits = False
         cdef int i
         if (connection.phase == RELEASED) != released:
             return False
@@ -435,9 +437,12 @@ cdef class Assembler:
             return everything
         for i in range(2):
             side = &connection.side[i]
+            waits |= side.held != NONE
             if side.is_touched:
                 ready += side.ready_bytes
                 emitted += side.emitted
+        if waits and ready - emitted <= self.nodes.held_limit:
+            return False
         return is_much_new(ready, emitted)
 
     cdef Side* find_side(self, int64_t place) noexcept nogil:
