@@ -918,3 +918,25 @@ def test_streams_without_rows_for_gaps_have_the_same_frames(tmp_path):
     assert pcap.streams(flows, errors="mark").bad.any()
     assert marked.bad.any()
     assert describe(skipped) == describe(marked)
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        ("parent", 7),
+        ("parent", -1),
+        ("first_segment", -(1 << 63)),
+        ("first_segment", 1 << 62),
+        ("segment_count", (1 << 32) - 1),
+    ],
+)
+def test_rows_without_connections_or_packets_are_refused(name, value, tmp_path):
+    talk = record_pair(tmp_path)
+    packets = wirescan.scan(simulate_tls([talk], PORT).to_pcap(), "pcap.packets")
+    streams = packets.open("flows").open("streams")
+    rows = streams.rows.copy()
+    rows[name][0] = value
+    damaged = dataclasses.replace(streams, rows=rows)
+    for format in ("kafka.requests", "thrift.messages"):
+        with pytest.raises(ValueError, match="a row (is of none of|has other packets than)"):
+            pcap.frames(damaged, format)

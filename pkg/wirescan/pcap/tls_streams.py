@@ -70,11 +70,13 @@ class TlsFollower:
         with, int64. The bytes of an undecided side are not done with. Both sides of a connection
         that is TLS are TLS_SIDE: one of them may begin with plain bytes.
 
-        Raises ValueError for a row that points outside its buffer.
+        Raises ValueError for a row that points outside its buffer, or that has no such connection
+        or packets.
         """
         assert streams.outer is not None
         if not lie_inside(streams.rows, streams.buffers):
             raise ValueError("a row points outside its buffer")
+        _check_numbers(streams)
         rows = streams.rows
         connections = streams.outer["connection"][rows["parent"]]
         senders = 2 * connections + (rows["kind"] == Direction.TO_CLIENT)
@@ -234,6 +236,22 @@ class TlsFollower:
             read.append(span)
         connection.read(streams.buffers[0], spans, more=more)
         done[group] = [span.at - span.start for span in read]
+
+
+def _check_numbers(streams: FrameTable) -> None:
+    """Raise ValueError for a row without its connection or its packets: a user may make rows."""
+    assert streams.outer is not None
+    rows = streams.rows
+    if not len(rows):
+        return
+    if not 0 <= rows["parent"].min() <= rows["parent"].max() < len(streams.outer):
+        raise ValueError(f"a row is of none of the {len(streams.outer)} connections")
+    count = len(read_segments(streams))
+    first = rows["first_segment"]
+    is_inside = (first >= 0) & (first <= count)
+    is_inside &= rows["segment_count"].astype(np.int64) <= count - np.where(is_inside, first, 0)
+    if not is_inside.all():
+        raise ValueError(f"a row has other packets than the {count} of the table")
 
 
 def read_segments(streams: FrameTable) -> np.ndarray:
