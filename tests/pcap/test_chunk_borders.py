@@ -15,9 +15,9 @@ from tests.support.captured_conversations import (
     produce,
     publish,
 )
-from tests.support.simulated_capture import Connection, SimulatedCapture
+from tests.support.simulated_capture import ACK, Connection, SimulatedCapture
 from wirescan import Limits, kafka, liftbridge, lumberjack, nats, pcap, thrift
-from wirescan.frames.registry import format_of, make_spec
+from wirescan.frames.registry import format_of
 from wirescan.reading.chunked import scan_nested
 
 CONNECTIONS = 2
@@ -174,7 +174,7 @@ def read_each_packet(capture, name):
     """Return the values of the rows of a capture that is read packet by packet, and as a whole."""
     raw = capture.to_pcap()
     borders = [len(pcap.encode_pcap(capture.packets[:n])) for n in range(len(capture.packets))]
-    whole = wirescan.scan(raw, make_spec(name, capture="true"), errors="mark")
+    whole = wirescan.scan(raw, name, errors="mark")
     return read_chunks(raw, name, borders), sorted(map(repr, list_values(whole)))
 
 
@@ -190,6 +190,20 @@ def test_answers_wait_for_requests_behind_missing_bytes(lost):
     capture.send(connection, 1, bytes(answer("ApiVersions", 0, 2)[1]))
     if not lost:
         capture.packets.append(late)
-    pieces, whole = read_each_packet(capture, "kafka.responses")
+    pieces, whole = read_each_packet(capture, "kafka.responses?capture=true")
     assert pieces == whole
     assert len(whole) == 1
+
+
+def test_bytes_before_a_gap_have_one_fault():
+    """No byte follows the bytes before a gap, also where the capture goes on."""
+    capture = SimulatedCapture()
+    connection = Connection(CLIENT, (SERVER, 9090))
+    capture.add(connection, 0, ACK, position=0, payload=b"\x15\xa4" * 20)
+    capture.add(connection, 0, ACK, position=120, payload=b"\x0c\x84" * 20)
+    capture.add(connection, 1, ACK, position=0, payload=b"\xe9\xee" * 5, acknowledged=160)
+    capture.now += 10**10  # so long that the missing bytes are given up
+    capture.add(connection, 0, ACK, position=160, acknowledged=10)
+    pieces, whole = read_each_packet(capture, "thrift.messages?capture=true")
+    assert pieces == whole
+    assert sum("NOT_A_FRAME" in row for row in whole) == 3

@@ -173,7 +173,27 @@ class StreamScanner:
     def _scan_spans(
         self, streams: FrameTable, chosen: np.ndarray, *, more: bool
     ) -> tuple[np.ndarray, np.ndarray]:
-        """Return the rows of frames, and how many bytes of each chosen stream they cover."""
+        """Return the rows of frames, and how many bytes of each chosen stream they cover.
+
+        more: whether bytes may follow those streams that no other one of the same side follows.
+        """
+        is_open = np.full(len(chosen), more)
+        if more:
+            is_open = ~find_followed(find_senders(streams))[chosen]
+        if is_open.all() or not is_open.any():
+            return self._scan_chosen(streams, chosen, more=bool(is_open.any()))
+        ends = np.zeros(len(chosen), np.int64)
+        parts = []
+        for places, follows in ((np.flatnonzero(is_open), True), (np.flatnonzero(~is_open), False)):
+            rows, ends[places] = self._scan_chosen(streams, chosen[places], more=follows)
+            parts.append(rows)
+        rows = join_rows(parts)
+        return select_rows(rows, np.argsort(rows["parent"], kind="stable")), ends
+
+    def _scan_chosen(
+        self, streams: FrameTable, chosen: np.ndarray, *, more: bool
+    ) -> tuple[np.ndarray, np.ndarray]:
+        """Return the same for streams that bytes may follow, or that none follow."""
         spans = np.zeros(len(chosen), HEAD)
         for name in ("start", "size", "buffer"):
             spans[name] = streams.rows[name][chosen]
