@@ -1,5 +1,7 @@
 """Frames of other formats in captures: the same as in the bytes of each side alone."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
@@ -8,9 +10,11 @@ from tests.support.captured_conversations import CASES, converse, produce, read_
 from tests.support.simulated_capture import ACK, PSH, STEP, Connection, SimulatedCapture
 from wirescan import Fault, FrameError, FrameTable, Limits, kafka, liftbridge, nats, pcap
 from wirescan.frames.registry import format_of
+from wirescan.pcap.endpoints import format_endpoints
 from wirescan.reading.chunked import iter_tables
 
 MESSAGES = "liftbridge.messages"
+API_VERSIONS = bytes(kafka.encode_request("ApiVersions", 0))
 BATCH = bytes(kafka.encode_batch([{"key": b"k", "value": b"v"}]))
 PLACE_NAMES = ("start", "parent", "buffer")
 
@@ -216,6 +220,26 @@ def test_frames_inside_have_the_columns_by_their_names():
     assert "time" in topics.columns
     assert topics["time"].tolist() == table["time"][topics["parent"]].tolist()
     assert len(topics) > 0
+
+
+@pytest.mark.parametrize("buffer", [1, 2, 65_535])
+def test_streams_in_a_buffer_without_bytes_are_refused(buffer):
+    packets = wirescan.scan(converse((0, API_VERSIONS)).to_pcap(), "pcap.packets")
+    streams = packets.open("flows").open("streams")
+    rows = streams.rows.copy()
+    rows["buffer"][0] = buffer
+    with pytest.raises(ValueError, match="in a buffer that has no bytes of streams"):
+        pcap.frames(replace(streams, rows=rows), "kafka.requests")
+
+
+def test_addresses_outside_a_buffer_are_none():
+    packets = wirescan.scan(converse((0, API_VERSIONS)).to_pcap(), "pcap.packets")
+    flows = packets.open("flows")
+    rows = flows.rows.copy()
+    rows["start"][0] = (1 << 63) - 17
+    assert format_endpoints(replace(flows, rows=rows), "server") != format_endpoints(
+        flows, "server"
+    )
 
 
 def test_other_connections_are_not_read():

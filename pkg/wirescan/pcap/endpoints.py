@@ -41,7 +41,7 @@ def _gather_addresses(table: FrameTable, side: str, sizes: np.ndarray) -> np.nda
         view = np.frombuffer(buffer, np.uint8)
         for size in (4, WIDTH):
             chosen = np.flatnonzero(
-                (rows["buffer"] == number) & (sizes == size) & fits & (starts + size <= len(view))
+                (rows["buffer"] == number) & (sizes == size) & fits & (starts <= len(view) - size)
             )
             addresses[chosen, :size] = view[starts[chosen, None] + np.arange(size)]
     return addresses

@@ -109,7 +109,12 @@ def complete_streams(streams: FrameTable) -> FrameTable:
 
     streams: a table of pcap.streams. Joined tables have several buffers, and tables that were read
     with "skip" have no rows for gaps.
+
+    Raises ValueError for a row in a buffer that has no bytes of streams: a user may make rows.
     """
+    numbers = streams.rows["buffer"]
+    if (numbers % 2).any() or numbers.max(initial=0) + 1 >= len(streams.buffers):
+        raise ValueError("a row of pcap.streams is in a buffer that has no bytes of streams")
     senders = streams["parent"].astype(np.int64) * 2 + (streams["kind"] == Direction.TO_CLIENT)
     if len(streams.buffers) == 2 and not len(_find_gaps(streams.rows, senders)[0]):
         return streams
