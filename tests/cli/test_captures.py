@@ -145,6 +145,16 @@ def test_packets_are_read_where_no_connection_has_a_format(sent, tmp_path):
     assert "; the file begins as a capture, and sizes lead from block to block" in reason
 
 
+def test_captures_without_frames_of_the_format_say_so(tmp_path):
+    path = write_capture(tmp_path / "a.pcap", (PUBS, 4222))
+    expected = "no kafka.requests in the captures: `wirescan detect` lists their connections"
+    result = run("scan", str(path), "--format", "kafka.requests")
+    assert (result.exit_code, result.stdout) == (0, "")
+    assert expected in result.stderr
+    shown = run("scan", str(path), "--format", "nats.messages", "--where", "size == 0")
+    assert (shown.exit_code, shown.stdout, shown.stderr) == (0, "", "")
+
+
 def test_several_captures_have_one_format(tmp_path):
     requests = write_capture(tmp_path / "a.pcap", (REQUESTS, 80))
     others = write_capture(tmp_path / "b.pcap", (REQUESTS, 81), (HTTP, 80))

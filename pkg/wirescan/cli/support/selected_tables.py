@@ -19,6 +19,7 @@ from wirescan.frames.lookup import find_bad_frames
 from wirescan.frames.table import FrameTable
 from wirescan.frames.value_text import format_count
 from wirescan.reading.allowance import Allowance
+from wirescan.reading.captures import is_of_captures
 from wirescan.reading.chunked import open_nested, scan_outermost
 
 
@@ -62,6 +63,8 @@ class SelectedTables:
         self._progress = progress
         self._flush = flush
         self._seen = 0
+        self._has_frames = False  # also those that are not selected
+        self._is_complete = False  # all files were read
         self.damage = False
         self._faults: Counter[tuple[int, FaultMeaning]] = Counter()
         self._ends = FileEnds()
@@ -77,6 +80,7 @@ class SelectedTables:
             options = {"allowance": allowance, **self._options}
             pieces = read_part(path, start, stop, self._progress, allowance)
             for piece in scan_outermost(pieces, self._format, offset=start, **options):
+                self._has_frames |= len(piece) > 0
                 frames = selection.prune(piece, path)
                 max_rows = plan.chooser.max_rows
                 for table in open_nested(frames, self._format, max_rows=max_rows, **options):
@@ -87,10 +91,16 @@ class SelectedTables:
                     self._flush()
             self._ends.add(piece, path)
             self.damage |= self._ends.is_damaged
+        self._is_complete = True
 
     def report(self) -> None:
-        """Print empty files, cut tails and bad frames to standard error."""
+        """Print empty files, captures without frames, cut tails and bad frames."""
         self._ends.report()
+        if self._is_complete and not self._has_frames and is_of_captures(self._format):
+            print_message(
+                f"wirescan: no {self._format.name} in the captures: `wirescan detect` lists their "
+                "connections"
+            )
         for (_, fault), count in sorted(self._faults.items()):
             dropped = " (dropped)" if self._errors == "skip" else ""
             frames = format_count(count, "bad frame")
