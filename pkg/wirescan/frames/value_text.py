@@ -32,6 +32,9 @@ UUID_TEXT = re.compile(rb"[0-9a-fA-F]{8}(-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}")
 BACKSLASH = "\\\\"
 INVALID_BYTE = "\ufffd"  # precedes the digits of a byte that is not UTF-8
 TO_ESCAPE = re.compile("[\ufffd\udc80-\udcff]")
+# What `surrogateescape` makes of bytes that are not UTF-8 -> how they are written.
+INVALID_BYTES = {0xDC00 + byte: f"{INVALID_BYTE}{byte:02x}" for byte in range(0x80, 0x100)}
+INVALID_BYTES[ord(INVALID_BYTE)] = "".join(f"{INVALID_BYTE}{b:02x}" for b in INVALID_BYTE.encode())
 ESCAPED = [NAMED.get(chr(b)) or (chr(b) if 32 <= b < 127 else f"\\x{b:02x}") for b in range(256)]
 ESCAPED[ord("\\")] = BACKSLASH
 ESCAPE = re.compile(r"\\(?:x([0-9a-fA-F]{2})|.|$)", re.DOTALL)
@@ -87,7 +90,9 @@ def encode(data: Any, encoding: str) -> str | int | float:
         return binascii.b2a_base64(data, newline=False).decode()
     if encoding == "utf8":
         text = data.decode("utf-8", "surrogateescape")
-        return text if text.isascii() else TO_ESCAPE.sub(_escape_match, text)
+        if text.isascii() or not TO_ESCAPE.search(text):
+            return text
+        return text.translate(INVALID_BYTES)
     return escape_bytes(data)
 
 
@@ -157,10 +162,3 @@ def format_number(count: float) -> str:
 def format_count(count: int, singular: str) -> str:
     """Return a number and its noun, such as "1 file" or "2 files"."""
     return f"{count:,} {singular}" + ("" if count == 1 else "s")
-
-
-def _escape_match(match: re.Match[str]) -> str:
-    """Return each byte of a match of TO_ESCAPE as INVALID_BYTE and two hexadecimal digits."""
-    return "".join(
-        f"{INVALID_BYTE}{byte:02x}" for byte in match[0].encode("utf-8", "surrogateescape")
-    )
