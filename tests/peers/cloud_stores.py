@@ -17,7 +17,7 @@ from urllib.parse import quote
 
 from pyarrow import fs
 
-from tests.support.object_store import BUCKET, BucketFiles
+from tests.support.bucket_files import BUCKET, BucketFiles
 
 from .cache import make_once, run_with_retry
 from .lumberjack import GO, Program

@@ -15,26 +15,9 @@ from urllib.request import Request, urlopen
 from moto.server import ThreadedMotoServer
 from pyarrow import fs
 
-BUCKET = "bucket"
+from tests.support.bucket_files import BUCKET, BucketFiles
+
 LOGIN = ("wirescan", "secret")
-
-
-class BucketFiles:
-    """Writes the objects of a bucket. files: pyarrow's file system of the store."""
-
-    files: fs.FileSystem
-
-    def put(self, name, data):
-        """Write an object, or replace it."""
-        path = f"{BUCKET}/{name}"
-        # By default pyarrow compresses an object whose name ends with .zst and the like.
-        with self.files.open_output_stream(path, compression=None) as file:
-            file.write(data)
-
-    def put_directory(self, directory, name):
-        """Write the files of a directory as objects. name: the prefix of their names."""
-        for path in sorted(directory.iterdir()):
-            self.put(f"{name}/{path.name}", path.read_bytes())
 
 
 class ObjectStore(logging.Handler, BucketFiles):
