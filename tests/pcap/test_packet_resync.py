@@ -264,6 +264,20 @@ def test_lost_bytes_do_not_take_the_response_of_another_frame():
     assert table["latency"].tolist()[0] == -1
 
 
+def test_lost_bytes_answer_no_token():
+    """The response to the raw token of SASL is lost."""
+    capture = SimulatedCapture()
+    connection = Connection(CLIENT, (SERVER, 9092))
+    capture.connect(connection)
+    capture.send(connection, 0, b"\0\0\0\5\0a\0bc")
+    for number in (5, 0):
+        capture.send(connection, 1, make_response(number))
+    del capture.packets[4]
+    table = wirescan.scan(capture.to_pcap(), "kafka.responses", errors="mark")
+    assert list_faults(table)[0] == Fault.LOST
+    assert table["request"].tolist()[0] == -1
+
+
 def list_sent(table):
     """Return {the sender, position and size of each good frame: its first and last time}."""
     table = table.where(~table.bad)

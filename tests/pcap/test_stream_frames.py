@@ -172,14 +172,14 @@ def test_tokens_are_answered_in_the_order_of_the_wire(tmp_path):
     answered = [kafka.encode_response("ApiVersions", 0, correlation_id=n) for n in range(4)]
     turns = [
         *((0, asked[1]), (0, token), (1, answered[1]), (1, b"\0\0\0\0")),
-        *((0, token), (0, asked[2]), (1, b"\0\0\0\x06token!")),
+        *((0, token), (0, asked[2]), (1, b"\0\0\0\x06token!"), (1, answered[2])),
         *((0, asked[3]), (0, token), (0, asked[0]), (1, answered[0]), (1, answered[3])),
         *((0, asked[1]), (1, answered[1])),
     ]
     path = tmp_path / "capture.pcap"
     path.write_bytes(converse(*turns, port=9092).to_pcap())
     whole = wirescan.scan(path, "kafka.responses", errors="mark")
-    assert whole["request"].tolist() == [0, 1, 2, 6, 4, 7]
+    assert whole["request"].tolist() == [0, 1, 2, 3, 6, 4, 7]
     for piece in (61, 200, 1 << 20):
         assert read_in_pieces(path, "kafka.responses", piece) == list_columns(whole)
 
