@@ -18,6 +18,7 @@ from typing import Any
 
 import numpy as np
 
+from wirescan.core.row_arrays import select_rows
 from wirescan.frames.table import FrameTable, iter_groups
 from wirescan.pcap.constants import Direction
 from wirescan.pcap.tls_constants import (
@@ -73,7 +74,7 @@ def find_late_hellos(
     chosen = chosen[streams.rows["position"][chosen] < PLAIN_SIZE]
     if not len(chosen):
         return {}
-    rows = streams.rows[chosen]
+    rows = select_rows(streams.rows, chosen)
     counts = rows["segment_count"].astype(np.int64)
     owners = np.repeat(np.arange(len(rows)), counts)
     numbers = np.arange(len(owners)) - np.repeat(np.cumsum(counts) - counts, counts)
