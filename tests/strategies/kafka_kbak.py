@@ -22,6 +22,7 @@ FIELDS = st.none() | st.binary(max_size=20) | st.just(b"KBAK") | st.just(b"BKAE"
 PAIRS = st.lists(st.tuples(st.binary(max_size=8), FIELDS), max_size=3)
 CODECS = st.sampled_from((NONE, NONE, ZSTD, LZ4))
 FOOTER = 8
+END = b"BKAE"  # the last bytes of a segment
 
 
 @st.builds_once
@@ -65,9 +66,10 @@ def logs(least=0, most=3):
 
 @st.builds_once
 def tails():
-    """No bytes, or a cut segment."""
+    """No bytes, or a cut segment. One that ends with the mark of an end is whole, and damaged."""
     cuts = st.tuples(segments(1), st.integers(0, 10_000))
-    return st.just(b"") | cuts.map(lambda pair: pair[0][: pair[1] % len(pair[0])])
+    parts = cuts.map(lambda pair: pair[0][: pair[1] % len(pair[0])])
+    return st.just(b"") | parts.filter(lambda raw: not raw.endswith(END))
 
 
 def correct_checksum(raw):

@@ -106,7 +106,7 @@ def test_the_command_counts_exchanges_and_errors(tmp_path):
     [
         (lambda pairs: replace(pairs, responses=pairs.responses[1:]), "responses has 3 rows"),
         (lambda pairs: replace(pairs, is_awaited=np.ones(9, bool)), "is_awaited has 9 rows"),
-        (lambda pairs: replace(pairs, responses=pairs.responses + 99), "responses of pair has"),
+        (lambda pairs: replace(pairs, responses=pairs.responses + 99), "pair returned row 103"),
         (
             lambda pairs: PairedFrames(pairs.requests, pairs.responses, np.zeros(4, "i8")),
             "the dtype of make_rows",
