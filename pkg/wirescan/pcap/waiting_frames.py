@@ -22,8 +22,8 @@ FRAME = np.dtype([*HEAD.descr, ("frame_at", "u4"), ("frame_size", "i4")])
 class WaitingFrames:
     """Frames of one format that wait for their answers.
 
-    Frames are copied when they are added, and again only when answers come, or when there are twice
-    as many as may wait. So frames without answers cost linear time.
+    A table is merged with the one before it when that one has no more frames. So there are few
+    tables, and each frame without an answer is copied a logarithmic number of times.
 
     empty: a table of the format without rows.
     """
@@ -44,6 +44,8 @@ class WaitingFrames:
         if len(table):
             self._tables.append(copy_frames(table, np.arange(len(table)), sizes))
             self._sent.append(sent)
+            while len(self._tables) > 1 and len(self._tables[-2]) <= len(self._tables[-1]):
+                self._merge_last()
         held = sum(len(buffer) for table in self._tables for buffer in table.buffers)
         if len(self) > 2 * ALL_WAITING or held > 2 * WAITING_BYTES:
             self._discard_oldest()
@@ -62,6 +64,13 @@ class WaitingFrames:
             table = self._tables[number]
             self._tables[number] = replace(table, rows=select_rows(table.rows, is_kept))
             self._sent[number] = select_rows(sent, is_kept)
+
+    def _merge_last(self) -> None:
+        """Merge the last two tables, whose frames are copied into one buffer."""
+        merged = join(self._tables[-2:])
+        sizes = merged.rows["size"].astype(np.int64)
+        self._tables[-2:] = [copy_frames(merged, np.arange(len(merged)), sizes)]
+        self._sent[-2:] = [join_rows(self._sent[-2:])]
 
     def _discard_oldest(self) -> None:
         """Discard the oldest frames beyond the limits."""
