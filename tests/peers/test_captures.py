@@ -24,6 +24,7 @@ from tests.support.fragments import cut_packets
 from tests.support.packets import (
     ACK,
     FIN,
+    HEAVY,
     NUMBERS,
     SYN,
     Packet,
@@ -43,15 +44,6 @@ from .make_captures import SCENES, Recorder, add_impaired, record_with_small_pac
 from .proxy import Proxy
 
 RECORDED = ("kafka", "kafka-impaired", "lumberjack", "lumberjack-impaired", "nats", "thrift")
-HEAVY = Rates(
-    size=60,
-    lost_before=0.25,
-    lost_after=0.2,
-    duplicate=0.2,
-    reorder=0.3,
-    overlap=0.3,
-    lost_acks=0.3,
-)
 MTU = 300
 PORTS = {"kafka": "kafka", "thrift": "thrift"}
 

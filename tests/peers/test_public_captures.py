@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from tests.support.captures import list_captures as list_recorded
-from tests.support.packets import Rates, impair, read_packets, write_packets
+from tests.support.packets import HEAVY, impair, read_packets, write_packets
 from tests.support.simulated_capture import ACK, PSH, Connection, SimulatedCapture
 from wirescan import FrameError, pcap
 from wirescan.frames.table import FrameTable
@@ -64,15 +64,6 @@ DIFFERENT_STREAMS = {
     ],
 }
 KINDS = ("packets", "streams", "repeats")
-HEAVY = Rates(
-    size=60,
-    lost_before=0.25,
-    lost_after=0.2,
-    duplicate=0.2,
-    reorder=0.3,
-    overlap=0.3,
-    lost_acks=0.3,
-)
 
 
 def choose_captures(source: str) -> list[PublicCapture]:

@@ -59,6 +59,17 @@ class Rates(NamedTuple):
     missing: float = 0.0
 
 
+HEAVY = Rates(
+    size=60,
+    lost_before=0.25,
+    lost_after=0.2,
+    duplicate=0.2,
+    reorder=0.3,
+    overlap=0.3,
+    lost_acks=0.3,
+)
+
+
 @dataclass(frozen=True)
 class Segment:
     """A TCP segment. `position` orders the segments of the capture."""
