@@ -362,6 +362,8 @@ cdef object scan_spans(buffers, spans, dtype, RunScan run, bint resync, limits,
         readable = <const Readable*>&buffer_view[0, 0]
         with nogil:
             for i in range(n):
+                if i + PREFETCH_PARENTS < n:
+                    prefetch_span(span + i + PREFETCH_PARENTS, readable)
                 first = rows.count
                 base = readable[span[i].buffer].at
                 memset(&state, 0, sizeof(state))

@@ -1,5 +1,5 @@
 # The programs that drive the kernel of body.pyx. compile.py makes them.
-from libc.stdint cimport int32_t, uint8_t, uint32_t, uint64_t
+from wirescan.core cimport Head, int16_t, int32_t, uint8_t, uint32_t, uint64_t
 
 # What a step of a program reads.
 cpdef enum Read:
@@ -34,3 +34,34 @@ cdef struct Program:
     uint8_t  version
     uint8_t  is_whole           # bytes after the last field are a fault
     uint8_t  unused[6]
+
+cpdef enum:
+    DEPTHS = 3                  # of the structs that lead to a record set
+    LARGEST_STRUCT = 256        # bytes in the row of such a struct
+
+# The record set of a partition, in a message. Places count from the first byte of the message.
+cdef struct RecordSet:
+    Head     head
+    uint32_t topic_at
+    int32_t  topic_size
+    uint32_t topic_id_at
+    int32_t  topic_id_size
+    uint32_t records_at
+    int32_t  records_size
+    int32_t  partition
+    int16_t  api_key
+    char     reserved[2]
+
+# Where the record sets are in the messages of one API: in its body there are topics, and in these
+# partitions. `programs` are their addresses at each depth, one for each version and one more for
+# unknown versions. The others are positions in the rows.
+cdef struct RecordSetPath:
+    uint64_t programs[DEPTHS]
+    int32_t  version_count      # of known versions, from 0 on
+    int32_t  api_version        # in the row of a message
+    int32_t  arrays[DEPTHS]     # place of the array that leads on; -1 at the last depth
+    int32_t  topic              # place in the row of a topic
+    int32_t  topic_id           # the same, or -1
+    int32_t  partition          # in the row of a partition
+    int32_t  records            # place in the row of a partition
+    int16_t  api_key

@@ -12,6 +12,9 @@ _Rows = NDArray[np.void]
 
 PROGRAM: Final[np.dtype[np.void]]
 STEP: Final[np.dtype[np.void]]
+RECORD_SET: Final[np.dtype[np.void]]
+RECORD_SET_PATH: Final[np.dtype[np.void]]
+LARGEST_STRUCT: Final = 256
 
 class Read(IntEnum):
     NUMBER = 0
@@ -30,6 +33,9 @@ def open_structs(
     counts: NDArray[np.int32],
     dtype: np.dtype[np.void],
     limits: Limits,
+) -> tuple[_Rows, int, int]: ...
+def find_record_sets(
+    messages: _Rows, buffers: Sequence[Buffer], path: _Rows, limits: Limits
 ) -> tuple[_Rows, int, int]: ...
 def read_int16(
     rows: _Rows, buffers: Sequence[memoryview], name: str, at: int = 0

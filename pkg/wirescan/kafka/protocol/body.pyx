@@ -22,18 +22,33 @@ import numpy as np
 
 from libc.string cimport memcpy
 from wirescan.core cimport (
-    BAD_COUNT, BAD_NULL, BAD_VERSION, Context, Fault, Head, LEFTOVER, OK, NestedScan, Reader, Rows,
-    TRUNCATED, be16, be32, be64, int16_t, int32_t, int64_t, left, scan_children, open_frames, take,
-    uint8_t, uint16_t, uint32_t, uint64_t, varint32)
-from wirescan.core.loop import lie_inside
+    BAD_COUNT, BAD_NULL, BAD_VERSION, Context, Fault, Head, LEFTOVER, LIMIT, OK, NestedScan, Parents,
+    Reader, Rows, TRUNCATED, add_each, be16, be32, be64, begin_row, int16_t, int32_t, int64_t, left,
+    open_frames, open_rows, scan_children, take, uint8_t, uint16_t, uint32_t, uint64_t, varint32)
+from wirescan.core.loop import flat, lie_inside
 from wirescan.frames.table import iter_groups
 
 cdef Program _program
 cdef Step _step
 cdef Program[::1] _programs = <Program[:1]>&_program
 cdef Step[::1] _steps = <Step[:1]>&_step
+cdef RecordSet _record_set
+cdef RecordSetPath _record_set_path
 PROGRAM = np.asarray(_programs).dtype
 STEP = np.asarray(_steps).dtype
+RECORD_SET = flat(np.asarray(<RecordSet[:1]>&_record_set).dtype)
+RECORD_SET_PATH = np.asarray(<RecordSetPath[:1]>&_record_set_path).dtype
+
+# The search for the record sets in one message.
+cdef struct RecordSetWalk:
+    const RecordSetPath* path
+    Rows* rows
+    const Head* message
+    const uint8_t* start                        # first byte of the message
+    const uint8_t* starts[DEPTHS]               # first bytes of the structs that are read
+    char structs[DEPTHS][LARGEST_STRUCT]        # their rows
+    int32_t version
+    bint is_full                                # there is no room for more rows
 
 
 cdef inline void store(char* to, const uint8_t* p, int32_t width) noexcept nogil:
@@ -219,6 +234,138 @@ def open_structs(programs, buffers, spans, counts, dtype, limits):
     The addresses in it are not validated: the caller must keep their memory alive.
     """
     return open_frames(programs, buffers, spans, counts, dtype, run_structs, NULL, NULL, limits)
+
+
+cdef inline void copy_place(RecordSetWalk* walk, int depth, int32_t column, uint32_t* at,
+                            int32_t* size) noexcept nogil:
+    # Copy a place from the row of a struct. In the row of the record set, it counts from the first
+    # byte of the message. A struct without the column has a null.
+    cdef const char* row = walk.structs[depth]
+    size[0] = -1
+    at[0] = 0
+    if column >= 0:
+        memcpy(size, row + column + 4, 4)
+        if size[0] >= 0:
+            memcpy(at, row + column, 4)
+            at[0] += <uint32_t>(walk.starts[depth] - walk.start)
+
+
+cdef RecordSet* add_record_set(RecordSetWalk* walk, Fault fault) noexcept nogil:
+    # Add a row without places. Return NULL where there is no room for it.
+    cdef RecordSet* row = <RecordSet*>begin_row(walk.rows, sizeof(RecordSet))
+    if row is NULL:
+        walk.is_full = True
+        return NULL
+    row.head.start = walk.message.start
+    row.head.size = walk.message.size
+    row.head.parent = walk.message.parent
+    row.head.buffer = walk.message.buffer
+    row.head.fault = <uint8_t>fault
+    row.topic_size = -1
+    row.topic_id_size = -1
+    row.records_size = -1
+    row.api_key = walk.path.api_key
+    walk.rows.count += 1
+    walk.rows.bad += fault != OK
+    return row
+
+
+cdef void add_partition(RecordSetWalk* walk) noexcept nogil:
+    # Add the row of the partition that was read, unless it has no records.
+    cdef const RecordSetPath* path = walk.path
+    cdef uint32_t at, topic_at, topic_id_at
+    cdef int32_t size, topic_size, topic_id_size
+    cdef RecordSet* row
+    copy_place(walk, DEPTHS - 1, path.records, &at, &size)
+    if size <= 0:
+        return
+    row = add_record_set(walk, OK)
+    if row is NULL:
+        return
+    copy_place(walk, DEPTHS - 2, path.topic, &topic_at, &topic_size)
+    copy_place(walk, DEPTHS - 2, path.topic_id, &topic_id_at, &topic_id_size)
+    row.records_at = at
+    row.records_size = size
+    row.topic_at = topic_at
+    row.topic_size = topic_size
+    row.topic_id_at = topic_id_at
+    row.topic_id_size = topic_id_size
+    memcpy(&row.partition, walk.structs[DEPTHS - 1] + path.partition, 4)
+
+
+cdef Fault walk_struct(RecordSetWalk* walk, Reader* r, int depth) noexcept nogil:
+    # Read a struct, and add the record sets in it.
+    cdef const Program* program = (
+        <const Program*>walk.path.programs[depth] + min(walk.version, walk.path.version_count))
+    cdef const Step* steps = <const Step*>program.steps
+    cdef char* row = walk.structs[depth]
+    cdef const uint8_t* start = r.at
+    cdef int32_t first = program.first, array = program.first
+    cdef int64_t count, _i
+    cdef Fault fault
+    if first < 0:
+        return BAD_VERSION
+    memcpy(row, <const char*>program.template, program.stride)
+    walk.starts[depth] = start
+    if depth + 1 < DEPTHS:
+        while (array + 1 < program.last
+               and (steps[array].read != STRUCTS or steps[array].at != walk.path.arrays[depth])):
+            array += 1
+        fault = read_fields(r, start, row, steps, first, array)
+        if not fault:
+            fault = read_count(r, steps + array, &count)
+        if fault:
+            return fault
+        for _i in range(count):
+            # A struct has at least one byte, so the loop ends with the bytes, for any count.
+            fault = walk_struct(walk, r, depth + 1) if left(r) else BAD_COUNT
+            if fault or walk.is_full:
+                return fault
+        first = array + 1
+    fault = read_fields(r, start, row, steps, first, program.last)
+    if depth + 1 == DEPTHS and fault == OK:
+        add_partition(walk)
+    return fault
+
+
+cdef Fault add_record_sets(Rows* rows, const void* row, const uint8_t* frame, int32_t number,
+                           const void* context) noexcept nogil:
+    # Add the record sets of a message. A fault is one more row, after those before the fault.
+    cdef const Head* message = <const Head*>row
+    cdef RecordSetWalk walk
+    cdef int16_t version
+    cdef Reader r = Reader(frame, frame + message.size)
+    cdef Fault fault = <Fault>message.fault
+    walk.path = <const RecordSetPath*>context
+    walk.rows = rows
+    walk.message = message
+    walk.start = frame
+    walk.is_full = False
+    memcpy(&version, <const char*>row + walk.path.api_version, 2)
+    walk.version = version if version >= 0 else walk.path.version_count
+    if not fault:
+        fault = TRUNCATED if take(&r, message.body) is NULL else walk_struct(&walk, &r, 0)
+    if not fault and left(&r):
+        fault = LEFTOVER
+    if fault and not walk.is_full:
+        add_record_set(&walk, fault)
+    return LIMIT if walk.is_full else OK
+
+
+cdef Fault run_record_sets(Parents* parents, Rows* rows) noexcept nogil:
+    return add_each(parents, rows, add_record_sets)
+
+
+def find_record_sets(messages, buffers, path, limits):
+    """Return (rows, bad, fault), a row of dtype RECORD_SET for each partition with records.
+
+    See `core.loop.open_rows`. messages: rows of the messages of one API. path: array of dtype
+    RECORD_SET_PATH with one element. The addresses in it are not validated, nor the positions: the
+    caller must keep the memory alive.
+    """
+    cdef const uint8_t[::1] view = np.ascontiguousarray(path).view(np.uint8)
+    return open_rows(messages, buffers, RECORD_SET, len(messages) + 1, run_record_sets, &view[0],
+                     limits)
 
 
 def read_int16(rows, buffers, name, at=0):

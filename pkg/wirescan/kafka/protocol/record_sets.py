@@ -2,108 +2,109 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
+from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 
 from wirescan.core.loop import HEAD
-from wirescan.core.row_arrays import join_rows
+from wirescan.core.row_arrays import join_rows, select_rows
+from wirescan.frames.errors import raise_if_row_limit
 from wirescan.frames.limits import Limits
+from wirescan.frames.registry import format_of
 from wirescan.frames.table import FrameTable
-from wirescan.kafka.protocol.schema import get_api_key
+from wirescan.kafka.protocol.body import LARGEST_STRUCT, RECORD_SET, RECORD_SET_PATH
+from wirescan.kafka.protocol.body import find_record_sets as run_path
+from wirescan.kafka.protocol.compile import compile_programs
+from wirescan.kafka.protocol.message import REQUEST, RESPONSE
+from wirescan.kafka.protocol.schema import MESSAGE, Level, get_api_key
 
-RECORD_SET_COLUMNS = np.dtype(
-    [
-        ("topic_at", "u4"),
-        ("topic_size", "i4"),
-        ("topic_id_at", "u4"),
-        ("topic_id_size", "i4"),
-        ("records_at", "u4"),
-        ("records_size", "i4"),
-        ("partition", "i4"),
-        ("api_key", "i2"),
-    ]
-)
-DTYPE = np.dtype([*HEAD.descr, *RECORD_SET_COLUMNS.descr])
+RECORD_SET_COLUMNS = np.dtype(RECORD_SET.descr[len(HEAD.descr) :])
+
+
+@dataclass(frozen=True)
+class _Way:
+    """Where the record sets are in the messages of an API.
+
+    arrays: the arrays that lead to the partitions. topic, partition: the names of their columns.
+    """
+
+    api: str
+    side: str
+    dtype: np.dtype
+    arrays: tuple[str, str]
+    topic: str
+    partition: str
+
+    @cached_property
+    def programs(self) -> list[np.ndarray]:
+        """The programs of the body, of the topics and of the partitions."""
+        message = MESSAGE[self.api, self.side]
+        return [compile_programs(message, level) for level in self.levels]
+
+    @cached_property
+    def levels(self) -> list[Level]:
+        """The levels of the body, of the topics and of the partitions."""
+        levels = [MESSAGE[self.api, self.side].level]
+        for name in self.arrays:
+            levels.append(next(array for array in levels[-1].arrays if array.name == name))
+        return levels
+
+    @cached_property
+    def path(self) -> np.ndarray:
+        """The same for the kernel: an array of dtype RECORD_SET_PATH with one element."""
+        assert max(level.dtype.itemsize for level in self.levels) <= LARGEST_STRUCT
+        body, topics, partitions = (_find_positions(level.dtype) for level in self.levels)
+        path = np.zeros(1, RECORD_SET_PATH)
+        path["programs"] = [array.ctypes.data for array in self.programs]
+        path["version_count"] = len(self.programs[0]) - 1
+        path["api_version"] = _find_positions(self.dtype)["api_version"]
+        path["arrays"] = [body[self.arrays[0] + "_at"], topics[self.arrays[1] + "_at"], -1]
+        path["topic"] = topics[self.topic + "_at"]
+        path["topic_id"] = topics["topic_id_at"]
+        path["partition"] = partitions[self.partition]
+        path["records"] = partitions["records_at"]
+        path["api_key"] = get_api_key(self.api)
+        return path
+
+
+def _find_positions(dtype: np.dtype) -> dict[str, int]:
+    """Return the position of each column in a row, in bytes."""
+    assert dtype.fields is not None  # the dtype is structured
+    return {name: field[1] for name, field in dtype.fields.items()}
+
+
+WAYS = {
+    "requests": _Way(
+        "Produce", "request", REQUEST, ("topic_data", "partition_data"), "name", "index"
+    ),
+    "responses": _Way(
+        "Fetch", "response", RESPONSE, ("responses", "partitions"), "topic", "partition_index"
+    ),
+}
 
 
 def find_record_sets(requests: FrameTable, responses: FrameTable, *, limits: Limits) -> np.ndarray:
     """Return a row for each partition with records, in the order of the messages.
 
+    A message that cannot be read to its end has a bad row after those that come before the fault.
+
     requests, responses: tables of kafka.requests and kafka.responses. Responses without a request
     have none.
+
+    Raises FrameError(LIMIT) for more rows than `limits` allows.
     """
-    assert responses.format is not None
-    responses = replace(responses, format=replace(responses.format, requests=None))
-    produced = _open(requests, ("produce_request", "topic_data", "partition_data"), limits)
-    fetched = _open(responses, ("fetch_response", "responses", "partitions"), limits)
     return join_rows(
-        [
-            _make_rows("Produce", produced, "name", "index"),
-            _make_rows("Fetch", fetched, "topic", "partition_index"),
-        ]
+        [_find(requests, WAYS["requests"], limits), _find(responses, WAYS["responses"], limits)]
     )
 
 
-def _open(messages: FrameTable, names: tuple[str, ...], limits: Limits) -> list[FrameTable]:
-    """Return messages, their bodies, the topics in them and the partitions in these."""
-    tables = [messages]
-    for name in names:
-        tables.append(tables[-1].open(name, errors="mark", limits=limits))
-    return tables
-
-
-def _make_rows(api: str, tables: list[FrameTable], topic: str, partition: str) -> np.ndarray:
-    """Return the rows of the partitions that have records.
-
-    tables: as `_open` returns them. topic, partition: the names of their columns.
-    """
-    messages, bodies, topics, partitions = tables
-    chosen = np.flatnonzero(partitions.bad | (partitions["records_size"] > 0))
-    topic_rows = partitions["parent"][chosen]
-    message_rows = bodies["parent"][topics["parent"][topic_rows]]
-    rows = np.zeros(len(chosen), DTYPE)
-    for name in ("start", "size", "parent", "buffer"):
-        rows[name] = messages.rows[name][message_rows]
-    rows["fault"] = partitions["fault"][chosen]
-    rows["partition"] = partitions[partition][chosen]
-    rows["api_key"] = get_api_key(api)
-    _copy_place(rows, "records", partitions, chosen, "records")
-    _copy_place(rows, "topic", topics, topic_rows, topic)
-    _copy_place(rows, "topic_id", topics, topic_rows, "topic_id")
-    reported = message_rows[rows["fault"] != 0]
-    bad_rows = _make_bad_rows(messages, bodies, topics, reported)
-    bad_rows["api_key"] = get_api_key(api)
-    return join_rows([rows, bad_rows]) if len(bad_rows) else rows
-
-
-def _make_bad_rows(
-    messages: FrameTable, bodies: FrameTable, topics: FrameTable, reported: np.ndarray
-) -> np.ndarray:
-    """Return rows for messages with bad bodies or topics, whose partitions may all be good.
-
-    reported: the rows of the messages that have a bad row already.
-    """
-    body_rows = np.append(np.flatnonzero(bodies.bad), topics["parent"][topics.bad])
-    faults = np.append(bodies["fault"][bodies.bad], topics["fault"][topics.bad])
-    message_rows, first = np.unique(bodies["parent"][body_rows], return_index=True)
-    is_new = ~np.isin(message_rows, reported)
-    message_rows, first = message_rows[is_new], first[is_new]
-    rows = np.zeros(len(message_rows), DTYPE)
-    for name in ("start", "size", "parent", "buffer"):
-        rows[name] = messages.rows[name][message_rows]
-    rows["fault"] = faults[first]
-    for name in ("records", "topic", "topic_id"):
-        rows[name + "_size"] = -1
+def _find(messages: FrameTable, way: _Way, limits: Limits) -> np.ndarray:
+    """Return the rows of the messages of one API."""
+    chosen = np.flatnonzero(messages.rows["api_key"] == way.path["api_key"])
+    outer = select_rows(messages.rows, chosen)
+    rows, _, fault = run_path(outer, messages.buffers, way.path, limits)
+    if fault:
+        format = format_of("kafka.record_sets")
+        raise_if_row_limit(FrameTable(messages.buffers, rows, (), format, messages), fault)
     return rows
-
-
-def _copy_place(
-    rows: np.ndarray, name: str, table: FrameTable, chosen: np.ndarray, column: str
-) -> None:
-    """Copy a place. In the rows, it is counted from the beginning of the message."""
-    distance = table["start"][chosen] - rows["start"]
-    sizes = table[column + "_size"][chosen]
-    is_present = (sizes >= 0) & (rows["fault"] == 0)
-    rows[name + "_at"] = np.where(is_present, table[column + "_at"][chosen] + distance, 0)
-    rows[name + "_size"] = np.where(is_present, sizes, -1)

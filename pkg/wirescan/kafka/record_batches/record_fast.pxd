@@ -15,6 +15,7 @@ cdef enum:
     FARTHEST = 128 << 10            # longest prefetch distance in bytes; fits a second-level cache
     # Layouts that are learnt before the records count as varied; the first record has three.
     CHANGES = 4
+    FEW = 8                        # records that are not worth learning layouts
     VARIED = 256                    # varied records that are read before the next layout is tried
     # Varints of more than four bytes are left to record.pxd, except in timestamps.
     SHORT_ENDS = 0x80808080         # the top bits of four bytes
@@ -223,7 +224,9 @@ cdef inline size_t read_short_records(
     run.distance = min(<size_t>span.size, <size_t>FARTHEST) if ahead else 2048
     while run.row < run.stop and run.start < run.limit:
         row = run.row
-        read_alike_records(&run, past)
+        # To learn layouts costs more than it saves where few records are left.
+        if run.stop - row > FEW * <ssize_t>sizeof(Record):
+            read_alike_records(&run, past)
         read_varied_records(&run, past)
         if run.row == row:
             break
