@@ -45,5 +45,16 @@ def test_joined_rows_are_one_after_another():
 
 
 def test_no_arrays_cannot_be_joined():
-    with pytest.raises(ValueError, match="at least one"):
+    with pytest.raises(ValueError, match="no arrays to join"):
         join_rows([])
+
+
+def test_large_joined_rows_may_be_changed_and_do_not_share_memory():
+    rows = np.zeros(1 << 18, DTYPE)
+    first, second = join_rows([rows, rows]), copy_rows(rows)
+    first["a"] = 1
+    second["a"] = 2
+    assert len(first) == 2 << 18
+    assert set(first["a"].tolist()) == {1}
+    assert set(second["a"].tolist()) == {2}
+    assert not rows["a"].any()

@@ -125,6 +125,10 @@ def test_paths_agree_on_odd_varints():
                 (plain * 3, 3),
                 (odd + plain * 2, 3),
                 (plain + odd, 2),
+                # The layouts of varints are learnt only where many records are left.
+                (plain * 20, 20),
+                (odd + plain * 20, 21),
+                (plain * 5 + odd + plain * 20, 26),
             ):
                 read_by_every_path(make_batch(payload, count))
                 read_by_every_path(make_batch(payload, count) + make_batch(make_record() * 4, 4))

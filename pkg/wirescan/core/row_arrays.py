@@ -10,6 +10,8 @@ from typing import Any
 
 import numpy as np
 
+from wirescan.core.rows import Block
+
 
 def select_rows(rows: np.ndarray, key: Any) -> np.ndarray:
     """Return some rows of an array: a copy, or a view for a slice.
@@ -24,12 +26,18 @@ def select_rows(rows: np.ndarray, key: Any) -> np.ndarray:
 
 def copy_rows(rows: np.ndarray) -> np.ndarray:
     """Return a writable copy of an array."""
-    return view_bytes(rows).copy().view(rows.dtype)
+    return join_rows([rows])
 
 
 def join_rows(arrays: Sequence[np.ndarray]) -> np.ndarray:
     """Return the rows of arrays of one dtype, one after another. Raises ValueError for none."""
-    joined = np.concatenate([view_bytes(rows) for rows in arrays])
+    parts = [view_bytes(rows) for rows in arrays]
+    if not parts:
+        raise ValueError("there are no arrays to join")
+    # A block may be memory that was used before. New pages cost more than the copy.
+    memory = Block(sum(part.nbytes for part in parts))
+    joined = np.frombuffer(memory, parts[0].dtype)
+    np.concatenate(parts, out=joined)
     return joined.view(arrays[0].dtype)
 
 
