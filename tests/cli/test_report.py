@@ -3,6 +3,7 @@
 import html
 import json
 import re
+import sys
 from collections import Counter
 from html.parser import HTMLParser
 from pathlib import Path
@@ -29,7 +30,8 @@ from wirescan.cli.support.report_numbers import (
     RecordRate,
     ReportData,
 )
-from wirescan.cli.support.report_page import render_html
+from wirescan.cli.support.report_page import SHOWN_RANGES, render_html
+from wirescan.cli.support.report_scripts import CHART_SCRIPT, FILTER_SCRIPT, load_plotly
 
 LOG = Path(__file__).parents[1] / "corpus/kafka/live-0/00000000000000000000.log"
 NAME = "<script>alert(1)<!--&\"'.log"
@@ -51,6 +53,38 @@ def embedded_json(page: str) -> str:
 def read_data(page: Path) -> dict:
     """Return the JSON that is embedded in a page."""
     return json.loads(embedded_json(page.read_text()))
+
+
+class ScriptReader(HTMLParser):
+    """Collects the scripts of a page: those that run, and the JSON of those that do not."""
+
+    def __init__(self, page: str) -> None:
+        super().__init__()
+        self.run: list[str] = []
+        self.json: list = []
+        self.kind: str | None = None
+        self.is_in_script = False
+        self.feed(page)
+
+    def handle_starttag(self, tag: str, attrs: list) -> None:
+        self.is_in_script = tag == "script"
+        self.kind = dict(attrs).get("type")
+
+    def handle_data(self, text: str) -> None:
+        if self.is_in_script and self.kind == "application/json":
+            self.json.append(json.loads(text))
+        elif self.is_in_script:
+            self.run.append(text)
+        self.is_in_script = False
+
+
+def list_charts(page: str) -> list[dict]:
+    """Return the traces and the layout of each chart."""
+    return [value for value in ScriptReader(page).json if "traces" in value]
+
+
+def remove_scripts(page: str) -> str:
+    return re.sub("<script.*?</script>", "", page, flags=re.DOTALL)
 
 
 @pytest.fixture
@@ -81,11 +115,27 @@ def test_a_hostile_file_name_is_text(damaged: Path, tmp_path: Path) -> None:
     page = out.read_text()
     assert "<script>alert" not in page
     assert "&lt;script&gt;alert" in page
-    assert page.count("<script") == 2
+    assert ScriptReader(page).run == [FILTER_SCRIPT, load_plotly(), CHART_SCRIPT]
 
 
 def test_markdown_lists_the_fault(damaged: Path, tmp_path: Path) -> None:
     out = tmp_path / "r.md"
+    run("report", str(damaged), "--markdown", "-o", str(out))
+    assert "Faults: 1 of 1" in out.read_text()
+
+
+def test_without_plotly_there_is_markdown_only(
+    damaged: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    out = tmp_path / "r"
+    for name in ("plotly", "plotly.offline"):
+        monkeypatch.setitem(sys.modules, name, None)
+    result = CliRunner().invoke(main, ["report", str(damaged), "-o", str(out)])
+    assert result.exit_code == 2
+    assert result.output == (
+        "wirescan: an HTML report without --markdown needs plotly: pip install 'wirescan[report]'\n"
+    )
+    assert not out.exists()
     run("report", str(damaged), "--markdown", "-o", str(out))
     assert "Faults: 1 of 1" in out.read_text()
 
@@ -99,10 +149,14 @@ def test_a_hostile_payload_is_text() -> None:
         {"kind": "damage", "file": "<b>", "offset": 0, "fault": "<b>", "meaning": "<b>"}
     ]
     data.maps = [FileMap("<b>", 1, [0], {"<b>": 1})]
-    page = render_html(data)
-    assert page.count("&lt;/pre&gt;&lt;script&gt;") == 2
-    assert "<b>" not in page.replace(embedded_json(page), "")
-    assert page.count("<script") == 2
+    page = render_html(data, "plotly")
+    assert remove_scripts(page).count("&lt;/pre&gt;&lt;script&gt;") == 2
+    assert "<b>" not in page
+    assert ScriptReader(page).run == [FILTER_SCRIPT, "plotly", CHART_SCRIPT]
+    # Plotly reads texts as a kind of HTML too.
+    charts = list_charts(page)
+    assert charts[0]["traces"][0]["name"] == "&lt;b&gt;"
+    assert charts[1]["layout"]["yaxis"]["ticktext"] == ["&lt;/pre&gt;&lt;script&gt;"]
 
 
 def test_at_most_500_faults_are_listed(damaged: Path, tmp_path: Path) -> None:
@@ -175,9 +229,12 @@ def test_maps_of_many_runs_keep_the_page_small() -> None:
     data = ReportData("kafka.batches", deep=False)
     buckets = [0, 1] * (MAP_BUCKETS // 2)
     data.maps = [FileMap(LOG.name, 1, buckets, {"no frame": 256, "good": 256})] * MAX_FILES
-    page = render_html(data)
-    assert len(page) < 1_200_000
-    assert page.count(f'd="m0 0h1{"m1 0h1" * (MAP_BUCKETS // 2 - 1)}"') == MAX_FILES
+    page = render_html(data, "")
+    assert len(page) < 2_500_000
+    charts = list_charts(page)
+    assert len(charts) == MAX_FILES
+    assert {sum(len(trace["x"]) for trace in chart["traces"]) for chart in charts} == {MAP_BUCKETS}
+    assert page.count(f"Table of {SHOWN_RANGES} of {MAP_BUCKETS} ranges") == MAX_FILES
 
 
 def test_rate_is_bounded_and_loses_no_record() -> None:
@@ -295,6 +352,87 @@ def test_tables_have_the_numbers_of_the_json(damaged: Path, tmp_path: Path) -> N
         assert read_column(page, header, name) == numbers
 
 
+def pair_charts(page: str) -> dict[str, tuple[dict, list[list[str]]]]:
+    """Return each chart with the table that follows it, by the chart's name before its details."""
+    pairs = {}
+    for text in page.split('<div class="chart" data-label="')[1:]:
+        label = re.split('[":;]| in each', text, maxsplit=1)[0]
+        chart = json.loads(text.partition('<script type="application/json">')[2].split("<")[0])
+        pairs.setdefault(label, (chart, read_tables(text)[0]))
+    return pairs
+
+
+def read_traces(chart: dict, axis: str) -> list[list[str]]:
+    """Return the numbers of each trace, written as in a table."""
+    return [
+        ["not known" if number is None else f"{number:,}" for number in trace[axis]]
+        for trace in chart["traces"]
+    ]
+
+
+def list_columns(table: list[list[str]], *names: str) -> list[list[str]]:
+    return [[row[table[0].index(name)] for row in table[1:]] for name in names]
+
+
+def test_charts_have_the_numbers_of_the_tables(damaged: Path, tmp_path: Path) -> None:
+    out = tmp_path / "r.html"
+    other = LOG.parents[1] / "orders-0/00000000000000004160.log"
+    run("report", str(other), str(damaged), "--deep", "-o", str(out))
+    pairs = pair_charts(out.read_text())
+    expected = {
+        "records": ("y", ["records"]),
+        "good frames by size": ("y", ["frames"]),
+        "bytes of each codec": ("x", ["bytes", "decompressed bytes"]),
+        "bytes of the sample with each codec": ("x", ["bytes"]),
+        "counts of frequent keys": ("x", ["at least"]),
+        "bytes of the largest directories": ("x", ["bytes"]),
+    }
+    others = {"map by byte position", "gaps by their first missing offset"}
+    assert set(pairs) == {*expected, *others}
+    for label, (axis, names) in expected.items():
+        chart, table = pairs[label]
+        assert read_traces(chart, axis) == list_columns(table, *names)
+    for label, name in (("bytes of each codec", "codec"), ("counts of frequent keys", "key")):
+        chart, table = pairs[label]
+        assert [chart["layout"]["yaxis"]["ticktext"]] == list_columns(table, name)
+    assert [pairs["records"][0]["traces"][0]["customdata"]] == list_columns(
+        pairs["records"][1], "from"
+    )
+
+
+def test_a_map_has_the_ranges_of_its_table(damaged: Path, tmp_path: Path) -> None:
+    out = tmp_path / "r.html"
+    damaged.write_bytes(damaged.read_bytes() + bytes(5000))
+    run("report", str(damaged), "-o", str(out))
+    chart, table = pair_charts(out.read_text())["map by byte position"]
+    assert table[0] == ["from byte", "until byte", "what covers most"]
+    ranges = sorted(
+        (start, start + size, trace["name"])
+        for trace in chart["traces"]
+        for start, size in zip(trace["base"], trace["x"])
+    )
+    assert [[f"{start:,}", f"{stop:,}", name] for start, stop, name in ranges] == table[1:]
+    assert {name for _, _, name in ranges} == {"bad checksum", "good, not compressed", "zeros"}
+    assert [start for start, _, _ in ranges[1:]] == [stop for _, stop, _ in ranges[:-1]]
+    assert (ranges[0][0], ranges[-1][1]) == (0, damaged.stat().st_size)
+
+
+def test_gaps_are_points(tmp_path: Path) -> None:
+    out = tmp_path / "r.html"
+    table = wirescan.scan(LOG.read_bytes(), "kafka.batches")
+    start, size = (int(table[name][3]) for name in ("start", "size"))
+    (tmp_path / "orders-0").mkdir()
+    path = tmp_path / "orders-0" / LOG.name
+    path.write_bytes(LOG.read_bytes()[:start] + LOG.read_bytes()[start + size :])
+    run("report", str(path.parent), "-o", str(out))
+    (gap,) = read_data(out)["findings"]
+    chart, rows = pair_charts(out.read_text())["gaps by their first missing offset"]
+    (trace,) = chart["traces"]
+    assert trace["x"] == [gap["first"]] == [table["base_offset"][3]]
+    assert trace["y"] == [gap["missing"]] == [table["record_count"][3]]
+    assert rows[1][0] == f"{gap['missing']} offsets missing, {gap['first']} to {gap['last']}"
+
+
 def test_directories_have_their_bytes_and_records(tmp_path: Path) -> None:
     out = tmp_path / "r.html"
     for name, copies in (("orders-0", 3), ("orders-1", 1)):
@@ -317,7 +455,7 @@ def test_many_files_keep_the_page_small(damaged: Path, tmp_path: Path) -> None:
     for number in range(count):
         (folder / f"{number:020}.log").write_bytes(content)
     run("report", str(folder), "-o", str(out))
-    assert out.stat().st_size < 2_000_000
+    assert out.stat().st_size - len(load_plotly()) < 2_500_000
     data = read_data(out)
     assert len(data["maps"]) == len(data["files"]) == MAX_FILES
     assert data["file_count"] == data["total"]["files"] == count
@@ -336,7 +474,7 @@ def test_a_large_file_may_expand_as_far_as_for_stat(tmp_path: Path) -> None:
 
 def read_text(page: str) -> str:
     """Return the text of a page without scripts: a line for each row, cells with | between."""
-    page = page.split("<h1>")[1].split('<script type="application/json"')[0]
+    page = remove_scripts(page).split("<h1>")[1]
     for tag in ("</td>", "</th>"):
         page = page.replace(tag, "|")
     for tag in ("</tr>", "</p>", "</li>", "</h2>", "</h3>", "<br>"):
@@ -401,7 +539,7 @@ CAPTURES = LOG.parents[2] / "pcap"
 def read_tables(page: str) -> list[list[list[str]]]:
     """Return the cells of each table of a page."""
     reader = TableReader()
-    reader.feed(page.split('<script type="application/json"', maxsplit=1)[0])
+    reader.feed(remove_scripts(page))
     return reader.tables
 
 
@@ -418,9 +556,14 @@ def test_captures_have_the_latencies_of_stat(capture: str, tmp_path: Path) -> No
     # The cells are those that `stat` prints.
     printed = run("stat", path).partition("  latency  ")[2].splitlines()
     lines = [re.split(r" {2,}", line.strip()) for line in printed[: len(total["latency"]) + 1]]
-    (table,) = [rows for rows in read_tables(out.read_text()) if rows[0][:1] == ["group"]]
+    chart, table = pair_charts(out.read_text())["latencies of the largest groups"]
     assert table[0][1:] == lines[0]
     assert table[1:] == lines[1:]
+    timed = [group["ns"] for group in total["latency"].values() if group["ns"]]
+    for trace in chart["traces"]:
+        (cells,) = list_columns(table, trace["name"])
+        assert trace["customdata"] == [cell for cell in cells if cell != "-"]
+        assert trace["x"] == [times[trace["name"]] / 1e9 for times in timed]
     run("report", path, "--markdown", "-o", str(out))
     for line in lines:
         assert "  ".join(line) in re.sub(" {2,}", "  ", out.read_text())
@@ -475,5 +618,5 @@ def test_latencies_of_many_subjects_keep_the_page_small(tmp_path: Path) -> None:
     assert {len(file["latency"]) for file in data["files"]} == {0, SHOWN_GROUPS}
     page = out.read_text()
     assert f"{MAX_LATENCIES} of {MAX_LATENCIES + 100} groups" in page
-    assert "<b>" not in page.replace(embedded_json(page), "")
-    assert len(page) < 500_000
+    assert "<b>" not in remove_scripts(page)
+    assert len(page) - len(load_plotly()) < 500_000

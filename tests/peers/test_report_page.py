@@ -1,72 +1,58 @@
-"""Chromium shows the page of `wirescan report`: without errors, and in the width of a phone.
+"""Chromium shows the page of `wirescan report`: charts, on a phone, in the dark, by keyboard."""
 
-A window of Chromium is at least 500 pixels wide, so a frame of 360 pixels holds the page. Debian
-updates its Chromium every week and keeps no old one, so no version is pinned. The summary of the
-tests names the version.
-"""
-
-import html
 import json
-import re
-import subprocess
 import zlib
 from pathlib import Path
 
 import pytest
 from click.testing import CliRunner
 
+from tests.peers.chromium import Chromium, name_version, read_version
 from tests.support.captured_conversations import INFO, converse
 from wirescan import nats
 from wirescan.cli.main import main
+from wirescan.cli.support.report_numbers import (
+    DirectoryCounts,
+    FileMap,
+    FrequentKey,
+    ReportData,
+)
+from wirescan.cli.support.report_page import render_html
+from wirescan.cli.support.report_scripts import load_plotly
 
 pytestmark = pytest.mark.peers
-CHROMIUM = "/usr/bin/chromium"
 CORPUS = Path(__file__).parents[1] / "corpus/kafka"
-OLDEST = 132  # the first version whose option --headless has the layout of a window
 PHONE_WIDTH = 360  # pixels
-SECONDS = 60
-LIGHT = "--no-first-run"  # any option that does not change the colours
+HOSTILE = (
+    "<b>b</b>",
+    "<a href='//x'>",
+    "$x^2$ \\(y\\)",
+    "%{y} %{x|%b}",
+    "&lt;i&gt; &#60;",
+    "<br><sub>",
+    "<script>no()",
+)
+IS_DRAWN = "[...document.querySelectorAll('.chart')].every(e=>e.dataset.state==='drawn')"
 
-# Opens all details, and writes what was measured into the document.
-MEASURE = """
-onload=()=>{const page=frames[0].document;
-page.querySelectorAll("details").forEach(e=>e.open=true);
-const select=page.getElementById("fault");
-select.value=select.options[1].value;select.dispatchEvent(new Event("change"));
-const root=page.documentElement;
-const heading=[...page.querySelectorAll("h2")].find(e=>e.textContent==="Latencies");
-const table=heading?heading.nextElementSibling.nextElementSibling:page.createElement("p");
-const wide=[...page.querySelectorAll(".wide,pre")].filter(e=>e.scrollWidth>e.clientWidth);
-document.body.dataset.measured=JSON.stringify({client:root.clientWidth,scroll:root.scrollWidth,
-latencies:[...table.querySelectorAll("tr")].map(e=>[...e.cells].map(e=>e.textContent)),
-charts:[...page.querySelectorAll("svg")].map(e=>e.getBoundingClientRect().width),
-reachable:wide.every(e=>e.tabIndex===0),named:[...page.querySelectorAll("svg")].every(
-e=>e.getAttribute("aria-label")),shown:page.getElementById("shown").textContent,
-background:getComputedStyle(root).colorScheme})}
+# Returns what each chart draws, and the table after it.
+READ_CHARTS = """
+[...document.querySelectorAll(".chart")].map(e=>{
+let at=e;do at=at.nextElementSibling;while(!at.querySelector("table"));
+const box=b=>{const r=b.getBoundingClientRect();return [r.width,r.height];};
+return{label:e.dataset.label,width:e.getBoundingClientRect().width,
+bars:[...e.querySelectorAll(".barlayer .trace")].map(t=>
+[...t.querySelectorAll(".point path")].map(box)),
+points:[...e.querySelectorAll(".scatterlayer .trace")].map(t=>t.querySelectorAll(".point").length),
+traces:e.data.map(t=>({name:t.name,x:t.x,y:t.y,orientation:t.orientation,type:t.type})),
+ticks:[...e.querySelectorAll(".ytick text")].map(t=>t.textContent),
+table:[...at.querySelectorAll("tr")].map(r=>[...r.cells].map(c=>c.textContent))}})
 """
-
-
-def read_version(text: str) -> int:
-    """Return the major version that `chromium --version` prints. Fails for one that is too old."""
-    match = re.search(r"Chromium (\d+)\.", text)
-    if match is None:
-        pytest.fail(f"{CHROMIUM} --version prints no version of Chromium: {text!r}")
-    version = int(match[1])
-    if version < OLDEST:
-        pytest.fail(
-            f"{CHROMIUM} is version {version}, and the tests need {OLDEST} or later: "
-            "apt-get install chromium"
-        )
-    return version
 
 
 @pytest.fixture
 def chromium(record_property):
     """Check the version of Chromium, and have the summary of the tests name it."""
-    command = [CHROMIUM, "--version"]
-    text = subprocess.run(command, capture_output=True, text=True, timeout=SECONDS).stdout
-    read_version(text)
-    record_property("program", text.strip())
+    record_property("program", name_version())
 
 
 def test_the_version_is_the_one_that_chromium_prints():
@@ -85,90 +71,319 @@ def test_another_version_is_refused(text, message):
         read_version(text)
 
 
-def run_chromium(folder: Path, page: str, *options: str) -> subprocess.CompletedProcess:
-    """Run Chromium with a document that holds `page` in a frame as wide as a phone."""
-    wrapper = folder / "wrapper.html"
-    wrapper.write_text(
-        f'<!doctype html><meta charset="utf-8"><body style="margin:0">'
-        f'<iframe style="border:0" width={PHONE_WIDTH} height=2000 srcdoc="{html.escape(page)}">'
-        f"</iframe><script>{MEASURE}</script>"
-    )
-    command = [CHROMIUM, "--headless", "--no-sandbox", "--disable-gpu"]
-    command += ["--enable-logging=stderr", f"--user-data-dir={folder / 'profile'}"]
-    command += ["--window-size=500,2000", "--hide-scrollbars", *options, wrapper.as_uri()]
-    return subprocess.run(command, capture_output=True, text=True, timeout=SECONDS, check=True)
+@pytest.fixture
+def browser(chromium, tmp_path):
+    with Chromium(tmp_path / "profile", width=PHONE_WIDTH, height=800) as started:
+        yield started
 
 
-def list_console_lines(run: subprocess.CompletedProcess) -> list[str]:
-    return [line for line in run.stderr.splitlines() if "CONSOLE" in line]
-
-
-def read_measured(run: subprocess.CompletedProcess) -> dict:
-    found = re.search(r'data-measured="([^"]*)"', run.stdout)
-    assert found is not None
-    return json.loads(html.unescape(found[1]))
+def write_report(folder: Path, *sources: object) -> Path:
+    """Write the page about damaged files."""
+    out = folder / "report.html"
+    result = CliRunner().invoke(main, ["report", *map(str, sources), "-o", str(out)])
+    assert result.exit_code == 1, result.output
+    return out
 
 
 @pytest.fixture(scope="module")
-def page(tmp_path_factory) -> str:
+def page(tmp_path_factory) -> Path:
     """The page about damaged files, one of them with a long name that has no spaces."""
     folder = tmp_path_factory.mktemp("logs")
-    raw = bytearray((CORPUS / "live-0/00000000000000000000.log").read_bytes())
+    raw = bytearray((CORPUS / "orders-0/00000000000000004160.log").read_bytes())
     raw[100] ^= 1
     (folder / ("n" * 150 + ".log")).write_bytes(raw)
     (folder / "<img src=x onerror=alert(1)>.log").write_bytes(bytes(raw) + bytes(5000))
-    out = folder / "report.html"
-    files = [str(path) for path in sorted(folder.glob("*.log"))]
-    result = CliRunner().invoke(main, ["report", "--deep", *files, "-o", str(out)])
-    assert result.exit_code == 1, result.output
-    return out.read_text()
+    other = folder / "other-0"
+    other.mkdir()
+    (other / "00000000000000000000.log").write_bytes(raw[:30_000])
+    return write_report(folder, *sorted(folder.glob("*.log")), other, "--deep")
 
 
-@pytest.mark.usefixtures("chromium")
-def test_page_has_no_error_and_fits_a_phone(page, tmp_path):
-    run = run_chromium(tmp_path, page, "--force-dark-mode", "--dump-dom")
-    assert list_console_lines(run) == []
-    measured = read_measured(run)
-    assert measured["client"] == measured["scroll"] == PHONE_WIDTH
-    assert len(measured["charts"]) == 4
-    assert all(0 < width < PHONE_WIDTH for width in measured["charts"])
-    assert measured["reachable"]
-    assert measured["named"]
-    assert measured["background"] == "light dark"
-    assert measured["shown"] == "2 shown"
+def draw_all(browser: Chromium, page: Path) -> None:
+    """Open a page and have it draw all charts, as before it is printed."""
+    browser.open(page.as_uri())
+    browser.run("dispatchEvent(new Event('beforeprint'))&&0")
+    browser.wait_for(IS_DRAWN)
 
 
-@pytest.mark.usefixtures("chromium")
-def test_latencies_of_a_capture_fit_a_phone(tmp_path):
+def show_first(browser: Chromium) -> None:
+    """Scroll to the first chart, and wait until it is drawn."""
+    browser.run("document.querySelector('.chart').scrollIntoView()")
+    browser.wait_for("document.querySelector('.chart').dataset.state==='drawn'")
+
+
+def assert_is_quiet(browser: Chromium, page: Path) -> None:
+    assert browser.list_messages() == []
+    assert browser.list_requests() == [page.as_uri()]
+
+
+def test_page_asks_for_nothing_and_fits_a_phone(browser, page):
+    draw_all(browser, page)
+    browser.run("document.querySelectorAll('details').forEach(e=>e.open=true)")
+    width = "[document.documentElement.scrollWidth,innerWidth]"
+    assert browser.run(width) == [PHONE_WIDTH, PHONE_WIDTH]
+    charts = browser.run(READ_CHARTS)
+    assert len(charts) == 10
+    assert all(0 < chart["width"] < PHONE_WIDTH for chart in charts)
+    wide = "[...document.querySelectorAll('.wide,pre')].filter(e=>e.scrollWidth>e.clientWidth)"
+    assert browser.run(f"{wide}.length") > 0
+    assert browser.run(f"{wide}.every(e=>e.tabIndex===0)")
+    # A picture for the reader's files is made inside the policy.
+    picture = browser.run("Plotly.toImage(document.querySelector('.chart'),{format:'png'})")
+    assert picture.startswith("data:image/png;base64,")
+    assert_is_quiet(browser, page)
+
+
+def test_menus_select_faults(browser, page):
+    browser.open(page.as_uri())
+    assert browser.run("document.getElementById('shown').textContent") == "3 shown"
+    for menu in ("fault", "file"):
+        browser.run(
+            f"{{const s=document.getElementById('{menu}');s.value=s.options[1].value;"
+            "s.dispatchEvent(new Event('change'))}"
+        )
+    shown = browser.run("document.querySelectorAll('details[data-fault]:not([hidden])').length")
+    assert browser.run("document.getElementById('shown').textContent") == f"{shown} shown"
+    assert shown == 1
+
+
+def test_what_the_tests_look_for_is_seen(browser, page, tmp_path):
+    wrong = tmp_path / "wrong.html"
+    text = page.read_text()
+    added = "<main><div style=width:999px>.</div><script>no()</script><img src='x.png'>"
+    wrong.write_text(text.replace("<main>", added))
+    browser.open(wrong.as_uri())
+    assert browser.run("document.documentElement.scrollWidth") > PHONE_WIDTH
+    messages = browser.list_messages()
+    assert any("inline script" in message for message in messages)
+    assert any("x.png" in message for message in messages)
+    # Without the policy the script runs and the image is asked for.
+    wrong.write_text(wrong.read_text().replace("Content-Security-Policy", "none"))
+    browser.events.clear()
+    browser.open(wrong.as_uri() + "?")
+    browser.wait_for("document.readyState==='complete'")
+    assert any("no is not defined" in message for message in browser.list_messages())
+    assert any(url.endswith("x.png") for url in browser.list_requests())
+
+
+def list_numbers(table: list[list[str]], name: str) -> list[int | None]:
+    cells = [row[table[0].index(name)] for row in table[1:]]
+    return [None if cell == "not known" else int(cell.replace(",", "")) for cell in cells]
+
+
+def test_charts_draw_the_numbers_of_their_tables(browser, page):
+    draw_all(browser, page)
+    by_label = {}
+    for chart in browser.run(READ_CHARTS):
+        by_label.setdefault(chart["label"].partition(" in each")[0].partition(";")[0], chart)
+    columns = {
+        "records": ["records"],
+        "good frames by size": ["frames"],
+        "bytes of each codec": ["bytes", "decompressed bytes"],
+        "bytes of the sample with each codec": ["bytes"],
+        "counts of frequent keys": ["at least"],
+        "bytes of the largest directories": ["bytes"],
+    }
+    for label, names in columns.items():
+        chart = by_label[label]
+        assert len(chart["bars"]) == len(chart["traces"]) == len(names)
+        for trace, boxes, name in zip(chart["traces"], chart["bars"], names):
+            numbers = list_numbers(chart["table"], name)
+            is_row = trace.get("orientation") == "h"
+            assert trace["x" if is_row else "y"] == numbers
+            # The bars are as long as the numbers say.
+            drawn = [number for number in numbers if number]
+            lengths = [length for box in boxes if (length := box[0 if is_row else 1]) > 0]
+            assert len(lengths) == len(drawn)
+            scale = max(lengths) / max(drawn)
+            assert lengths == pytest.approx([number * scale for number in drawn], abs=1.5)
+
+
+def test_maps_draw_the_ranges_of_their_tables(browser, page):
+    browser.resize(1000, 800)
+    draw_all(browser, page)
+    maps = [c for c in browser.run(READ_CHARTS) if c["label"].startswith("map by byte position")]
+    assert len(maps) == 3
+    for chart in maps:
+        table = chart["table"]
+        starts = list_numbers(table, "from byte")
+        stops = list_numbers(table, "until byte")
+        sizes = dict.fromkeys((trace["name"] for trace in chart["traces"]), 0)
+        for start, stop, row in zip(starts, stops, table[1:]):
+            sizes[row[2]] += stop - start
+        total = stops[-1]
+        widths = {
+            trace["name"]: sum(box[0] for box in boxes)
+            for trace, boxes in zip(chart["traces"], chart["bars"])
+        }
+        assert sum(map(len, chart["bars"])) == len(table) - 1
+        scale = sum(widths.values()) / total
+        for name, size in sizes.items():
+            assert widths[name] == pytest.approx(size * scale, abs=2)
+        assert "bad checksum" in sizes
+
+
+def find_centre(browser: Chromium, selector: str) -> tuple[float, float]:
+    """Scroll an element into the window, and return its centre."""
+    return browser.run(
+        f"{{const e=document.querySelector({json.dumps(selector)});"
+        "e.scrollIntoView({block:'center'});const r=e.getBoundingClientRect();"
+        "[r.x+r.width/2,r.y+r.height/2]}"
+    )
+
+
+def point_at(browser: Chromium, selector: str) -> list[str]:
+    """Move the mouse to an element of a chart, and return the texts that it then shows."""
+    x, y = find_centre(browser, selector)
+    for step in (1, 0):
+        browser.call("Input.dispatchMouseEvent", type="mouseMoved", x=x + step, y=y)
+    browser.wait_for("document.querySelector('.hoverlayer .hovertext')!==null")
+    return browser.run(
+        "[...document.querySelectorAll('.hoverlayer .hovertext text')].map(e=>e.textContent)"
+    )
+
+
+def test_pointing_at_a_range_shows_its_bytes(browser, page):
+    draw_all(browser, page)
+    chart = browser.run(READ_CHARTS)[0]
+    name = chart["traces"][-1]["name"]
+    row = next(row for row in chart["table"] if row[2] == name)
+    texts = point_at(browser, ".chart .barlayer .trace:last-child .point path")
+    assert sorted(texts) == sorted([f"bytes {row[0]} until {row[1]}", name])
+
+
+def test_buttons_zoom_by_keyboard(browser, page):
+    browser.open(page.as_uri())
+    show_first(browser)
+    whole = browser.run("document.querySelector('.chart').layout.xaxis.range")
+    for _ in range(20):
+        browser.press("Tab", 9)
+        focused = browser.run("document.activeElement.getAttribute('aria-label')")
+        if focused == "Zoom in":
+            break
+    assert focused == "Zoom in"
+    browser.press("Enter", 13)
+    browser.wait_for(
+        f"document.querySelector('.chart').layout.xaxis.range[1]<{whole[1]}"
+        f"&&document.querySelector('.chart').layout.xaxis.range[0]>{whole[0]}"
+    )
+    labels = browser.run(
+        "[...document.querySelector('.chart').querySelectorAll('.modebar button')]"
+        ".map(e=>e.getAttribute('aria-label'))"
+    )
+    assert len(labels) == 6
+    assert browser.run("document.querySelectorAll('.chart a').length") == 0
+
+
+def test_charts_have_names_for_readers_who_do_not_see_them(browser, page):
+    draw_all(browser, page)
+    nodes = browser.call("Accessibility.getFullAXTree")["nodes"]
+    images = [
+        node["name"]["value"]
+        for node in nodes
+        if not node["ignored"] and node["role"]["value"] in ("image", "img")
+    ]
+    labels = browser.run("[...document.querySelectorAll('.chart')].map(e=>e.dataset.label)")
+    named = [name for name in images if name]
+    assert named == labels
+
+
+def test_charts_are_drawn_when_they_are_near(browser, page):
+    browser.open(page.as_uri())
+    last = "[...document.querySelectorAll('.chart')].at(-1)"
+    show_first(browser)
+    assert browser.run(f"{last}.dataset.state===undefined")
+    browser.run(f"{last}.scrollIntoView()")
+    browser.wait_for(f"{last}.dataset.state==='drawn'")
+
+
+def test_tables_need_no_script(browser, page):
+    browser.call("Emulation.setScriptExecutionDisabled", value=True)
+    browser.open(page.as_uri())
+    visible = "[...document.querySelectorAll('{}')].filter(e=>e.getBoundingClientRect().height>0)"
+    assert browser.run(f"{visible.format('.chart')}.length") == 0
+    assert browser.run(f"{visible.format('table')}.length") > 5
+    assert browser.run("document.querySelectorAll('.modebar').length") == 0
+
+
+def render_hostile() -> str:
+    """Return a page whose names of files, keys, directories and groups look like markup."""
+    data = ReportData("nats.exchanges", deep=True)
+    data.maps = [FileMap(name, 1, [0, 1], {name: 1, "good": 1}) for name in HOSTILE]
+    data.keys = [FrequentKey(name.encode().hex(), 5, 1) for name in HOSTILE]
+    data.key_total = 99
+    data.directories = [DirectoryCounts(name, 1, 5) for name in HOSTILE]
+    times = {"min": 1, "median": 2, "p95": 3, "p99": 4, "max": 5}
+    group = {"exchanges": 1, "answered": 1, "errors": 0, "ns": times}
+    data.total = {"latency": {name: group for name in HOSTILE}}
+    data.codecs = {name: {"frames": 1, "bytes": 7} for name in HOSTILE}
+    data.findings = [
+        {"kind": "gap", "file": name, "offset": 0, "first": 2**62, "last": 2**62, "missing": 1}
+        for name in HOSTILE
+    ]
+    return render_html(data, load_plotly())
+
+
+def test_hostile_names_are_shown_as_they_are(browser, tmp_path):
+    page = tmp_path / "hostile.html"
+    page.write_text(render_hostile())
+    browser.resize(1000, 800)
+    draw_all(browser, page)
+    charts = {
+        chart["label"].partition(":")[0]: chart
+        for chart in browser.run(READ_CHARTS)
+        if not chart["label"].startswith("map")
+    }
+    for label in (
+        "latencies of the largest groups; the table has them",
+        "counts of frequent keys; the table has them",
+        "bytes of the largest directories; the table has them",
+        "bytes of each codec; the table has them",
+    ):
+        # Plotly keeps spaces together with characters that do not break.
+        ticks = [text.replace("\u00a0", " ") for text in charts[label]["ticks"]]
+        assert sorted(ticks) == sorted(HOSTILE), label
+    assert charts["latencies of the largest groups; the table has them"]["points"] == [7] * 5
+    texts = point_at(browser, ".chart .barlayer .point path")
+    assert sorted(texts) == sorted([HOSTILE[0], "bytes 0 until 1"])
+    for tag in ("svg a", "b", "i", "sub", "main img", "iframe", "mjx-container"):
+        assert browser.run(f"document.querySelectorAll({json.dumps(tag)}).length") == 0, tag
+    assert browser.run("document.scripts.length-document.querySelectorAll('.chart').length") == 4
+    assert_is_quiet(browser, page)
+
+
+def test_a_gap_shows_the_file_as_it_is(browser, tmp_path):
+    page = tmp_path / "hostile.html"
+    page.write_text(render_hostile())
+    browser.resize(1000, 800)
+    draw_all(browser, page)
+    gaps = ".chart[data-label^='gaps'] .scatterlayer .point:last-child"
+    texts = point_at(browser, gaps)
+    assert texts == [f"1 offsets missing, {2**62} to {2**62}{HOSTILE[-1]}"]
+
+
+def test_latencies_of_a_capture_fit_a_phone(browser, tmp_path):
     subjects = ("short", "a.subject" * 30, "<img/src=x/onerror=alert(1)>")
     turns = [(1, INFO)]
     for number, subject in enumerate(subjects):
         turns.append((0, nats.encode_pub(subject, b"", reply=f"in.{number}")))
         turns.append((1, nats.encode_msg(f"in.{number}", "1", b"", status=503)))
-    path, out = tmp_path / "capture.pcap", tmp_path / "report.html"
+    path = tmp_path / "capture.pcap"
     path.write_bytes(converse(*turns, (0, b"NONSENSE\r\n")).to_pcap())
-    result = CliRunner().invoke(main, ["report", str(path), "-o", str(out)])
-    assert result.exit_code == 1, result.output
-    run = run_chromium(tmp_path, out.read_text(), "--dump-dom")
-    assert list_console_lines(run) == []
-    measured = read_measured(run)
-    assert measured["client"] == measured["scroll"] == PHONE_WIDTH
-    assert len(measured["charts"]) == 2
-    assert measured["reachable"]
-    assert measured["shown"] == "1 shown"
-    groups = [row[:4] for row in measured["latencies"]]
-    assert groups[0] == ["group", "exchanges", "answered", "errors"]
-    assert sorted(groups[1:]) == sorted(
+    page = write_report(tmp_path, path)
+    draw_all(browser, page)
+    assert browser.run("document.documentElement.scrollWidth") == PHONE_WIDTH
+    charts = browser.run(READ_CHARTS)
+    assert [chart["label"].split()[0] for chart in charts] == ["latencies", "exchanges", "good"]
+    latencies = charts[0]
+    assert latencies["points"] == [3] * 5
+    assert latencies["table"][0][:4] == ["group", "exchanges", "answered", "errors"]
+    assert sorted(row[:4] for row in latencies["table"][1:]) == sorted(
         [subject[:200] + "..." * (len(subject) > 200), "1", "1", "1"] for subject in subjects
     )
-
-
-@pytest.mark.usefixtures("chromium")
-def test_what_the_first_test_looks_for_is_seen(page, tmp_path):
-    wrong = page.replace("<main>", "<main><div style=width:999px>.</div><script>no()</script>")
-    run = run_chromium(tmp_path, wrong, "--dump-dom")
-    assert any("no is not defined" in line for line in list_console_lines(run))
-    assert read_measured(run)["scroll"] > PHONE_WIDTH
+    shown = [subject if len(subject) <= 20 else subject[:20] + "..." for subject in subjects]
+    assert sorted(latencies["ticks"]) == sorted(shown)
+    assert_is_quiet(browser, page)
 
 
 def read_first_pixel(png: bytes) -> bytes:
@@ -182,12 +397,14 @@ def read_first_pixel(png: bytes) -> bytes:
     return zlib.decompress(data)[1:4]
 
 
-@pytest.mark.usefixtures("chromium")
-def test_page_is_dark_in_dark_mode(page, tmp_path):
-    brightness = {}
-    for mode in ("--force-dark-mode", LIGHT):
-        shot = tmp_path / f"{mode}.png"
-        run_chromium(tmp_path, page, mode, f"--screenshot={shot}")
-        brightness[mode] = max(read_first_pixel(shot.read_bytes()))
-    assert brightness["--force-dark-mode"] < 64
-    assert brightness[LIGHT] > 192
+def test_page_and_charts_follow_dark_mode(browser, page):
+    text = "getComputedStyle(document.querySelector('.chart .xtick text')).fill"
+    browser.set_dark(dark=True)
+    browser.open(page.as_uri())
+    show_first(browser)
+    assert max(read_first_pixel(browser.take_screenshot())) < 64
+    assert browser.run(text) == "rgb(255, 255, 255)"
+    # The mode changes while the page is open.
+    browser.set_dark(dark=False)
+    browser.wait_for(f"{text}==='rgb(0, 0, 0)'")
+    assert min(read_first_pixel(browser.take_screenshot())) > 192

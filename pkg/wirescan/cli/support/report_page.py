@@ -1,6 +1,7 @@
 """The page and the ticket of `wirescan report`: HTML and markdown, from `ReportData`.
 
-The page loads nothing. Its figures are SVG without scripts, and each has its numbers as text too.
+The page loads nothing. Plotly draws its charts, and each has its numbers as text too, which needs
+no script.
 """
 
 from __future__ import annotations
@@ -9,51 +10,39 @@ import json
 from collections.abc import Iterable, Sequence
 from dataclasses import asdict
 from html import escape
-from itertools import groupby
 from typing import Any
 
 from wirescan.cli.support.latencies import list_cells
 from wirescan.cli.support.losses import EXACT
+from wirescan.cli.support.report_charts import (
+    Chart,
+    chart_codecs,
+    chart_directories,
+    chart_gaps,
+    chart_keys,
+    chart_latencies,
+    chart_map,
+    chart_rate,
+    chart_sizes,
+    chart_what_if,
+    choose_colours,
+    list_ranges,
+)
 from wirescan.cli.support.report_numbers import FileMap, ListedFault, ReportData
+from wirescan.cli.support.report_scripts import (
+    CHART_SCRIPT,
+    FILTER_SCRIPT,
+    STYLE,
+    encode_json,
+    make_policy,
+)
 from wirescan.frames.value_text import format_time
 
 HEX_WIDTH = 16  # bytes in a line of hexadecimal text
 LOSS_LABELS = {"damage": "findings of damage", "empty": "empty files"}
-CHART_HEIGHT = 100  # units of a chart's height
 DURATIONS = {"days": 86_400_000, "hours": 3_600_000, "minutes": 60_000, "s": 1000}  # in ms
 SHOWN_PATH = 200  # characters of a path that the page shows
-
-STYLE = """
-:root{color-scheme:light dark}body{font:16px/1.5 system-ui,sans-serif;margin:1rem auto;
-max-width:60rem;padding:0 1rem;overflow-wrap:anywhere}pre,.wide{overflow-x:auto}
-svg{display:block;width:100%}.map{height:1.5rem}.chart{height:8rem}label{display:block}
-select{max-width:100%}td,th{text-align:left;vertical-align:top;padding-right:1rem}
-th,.wide td{overflow-wrap:normal}.wide td{max-width:24rem}
-.key{display:inline-block;width:1em;height:1em;
-margin-right:.3em;vertical-align:-.1em}path{fill:none;stroke-width:10}
-.map path{stroke:currentColor}.chart path{fill:#3b82c4;stroke:none}
-"""
-# The colours of categories, which differ from both backgrounds. Others take a colour in turn.
-COLOURS = {
-    "good": "#4a8f5c",
-    "bad checksum": "#d1242f",
-    "other damage": "#e0731d",
-    "no frame": "#a040c0",
-    "zeros": "#8a8f98",
-    "cut tail": "#c9a400",
-    "filler": "#707070",
-}
-OTHER_COLOURS = ("#4a8f5c", "#2f7fc1", "#1f9e9a", "#7a9a2e", "#6b74d6", "#9a7b4f", "#c56a9a")
-
-# Shows the faults that match both selections.
-SCRIPT = """
-const selects=[...document.querySelectorAll("select")];
-const shown=document.getElementById("shown");
-function filter(){let n=0;for(const e of document.querySelectorAll("details[data-fault]")){
-const match=selects.every(s=>!s.value||e.dataset[s.id]===s.value);
-e.hidden=!match;n+=match;}shown.textContent=n+" shown";}
-selects.forEach(s=>s.addEventListener("change",filter));filter();
-"""
+SHOWN_RANGES = 50  # ranges of a file's map that its table lists
 
 
 def format_near(near: str) -> str:
@@ -66,12 +55,14 @@ def format_near(near: str) -> str:
     return "\n".join(lines)
 
 
-def render_html(data: ReportData) -> str:
-    """Return the report as one HTML page that loads nothing."""
-    # "<" is escaped, so that no text in the JSON can end the script element.
-    embedded = json.dumps(asdict(data), default=str, separators=(",", ":")).replace("<", "\\u003c")
+def render_html(data: ReportData, plotly: str) -> str:
+    """Return the report as one HTML page that loads nothing; `plotly` is the script of Plotly."""
+    scripts = (FILTER_SCRIPT, plotly, CHART_SCRIPT)
+    elements = "".join(f"<script>{script}</script>" for script in scripts)
+    policy = escape(make_policy(*scripts))
     return (
         '<!doctype html><html lang="en"><head><meta charset="utf-8">'
+        f'<meta http-equiv="Content-Security-Policy" content="{policy}">'
         '<meta name="viewport" content="width=device-width,initial-scale=1">'
         f"<title>wirescan report</title><style>{STYLE}</style></head><body><main>"
         f"<h1>wirescan report</h1><p>Format: {escape(data.format)}</p>"
@@ -79,8 +70,8 @@ def render_html(data: ReportData) -> str:
         f"{_render_maps(data)}{_render_rate(data)}{_render_sizes(data)}{_render_findings(data)}"
         f"{_render_codecs(data)}{_render_keys(data)}{_render_directories(data)}"
         f"{_render_faults(data)}</main>"
-        f'<script type="application/json" id="data">{embedded}</script>'
-        f"<script>{SCRIPT if data.faults else ''}</script></body></html>\n"
+        f'<script type="application/json" id="data">{encode_json(asdict(data))}</script>'
+        f"{elements}</body></html>\n"
     )
 
 
@@ -189,18 +180,23 @@ def _render_table(names: Sequence[str], rows: Iterable[Sequence[object]]) -> str
     )
 
 
+def _render_chart(chart: Chart) -> str:
+    """Return the place of a chart, and what the script draws there."""
+    drawing = encode_json({"traces": chart.traces, "layout": chart.layout})
+    return (
+        f'<div class="chart" data-label="{escape(chart.label)}"></div>'
+        f'<script type="application/json">{drawing}</script>'
+    )
+
+
 def _render_maps(data: ReportData) -> str:
     """Return the map of each listed file, under one legend."""
     if not data.has_maps:
         return ""
-    names = sorted({name for file_map in data.maps for name in file_map.bytes})
-    others = [name for name in names if name not in COLOURS]
-    colours = COLOURS | {
-        name: OTHER_COLOURS[i % len(OTHER_COLOURS)] for i, name in enumerate(others)
-    }
+    colours = choose_colours(data.maps)
     keys = "".join(
-        f'<li><span class="key" style="background:{colours[name]}"></span>{escape(name)}</li>'
-        for name in names
+        f'<li><span class="key" style="background:{colour}"></span>{escape(name)}</li>'
+        for name, colour in colours.items()
     )
     rest = data.file_count - len(data.maps)
     note = f"<p>{rest:,} more files are in the summary only.</p>" if rest else ""
@@ -211,42 +207,20 @@ def _render_maps(data: ReportData) -> str:
 
 
 def _render_map(file_map: FileMap, colours: dict[str, str]) -> str:
-    """Return the map of a file, and the bytes of each category as text."""
-    names = list(file_map.bytes)
-    segments: dict[str, list[str]] = {}
-    ends: dict[str, int] = {}  # where the path of each category is
-    at = 0
-    for number, run in groupby(file_map.buckets):
-        name, count = names[number], len(list(run))
-        segments.setdefault(name, []).append(f"m{at - ends.get(name, 0)} 0h{count}")
-        at += count
-        ends[name] = at
-    # One path for each category, with relative moves, keeps the page small.
-    paths = "".join(
-        f'<path style="stroke:{colours[name]}" d="{"".join(parts)}"/>'
-        for name, parts in segments.items()
-    )
+    """Return the map of a file, its ranges, and the bytes of each category as text."""
     texts = [f"{name} {size:,} bytes" for name, size in file_map.bytes.items()]
-    text = escape("; ".join(texts) or "no bytes")
+    text = "; ".join(texts) or "no bytes"
+    title = f"<h3>{escape(_shorten(file_map.file))}</h3>"
+    ranges = list_ranges(file_map)
+    if not ranges:
+        return f"{title}<p>{text}</p>"
+    listed = ranges[:SHOWN_RANGES]
+    summary = f"Table of {len(listed):,} of {len(ranges):,} ranges, "
+    summary += f"in steps of {file_map.width:,} bytes"
     return (
-        f"<h3>{escape(_shorten(file_map.file))}</h3>"
-        f'<svg class="map" role="img" aria-label="{text}" viewBox="0 -5 {max(at, 1)} 10" '
-        f'preserveAspectRatio="none">{paths}</svg><p>{text}</p>'
-    )
-
-
-def _render_chart(label: str, heights: Sequence[int]) -> str:
-    """Return bars of the given heights, scaled to the tallest."""
-    scale = CHART_HEIGHT / max(*heights, 1)
-    bars = "".join(
-        f"M{i} {CHART_HEIGHT}v-{height * scale:.1f}h.9V{CHART_HEIGHT}z"
-        for i, height in enumerate(heights)
-        if height
-    )
-    return (
-        f'<svg class="chart" role="img" aria-label="{escape(label)}" '
-        f'viewBox="0 0 {max(len(heights), 1)} {CHART_HEIGHT}" preserveAspectRatio="none">'
-        f'<path d="{bars}"/></svg>'
+        f"{title}{_render_chart(chart_map(ranges, colours, f'map by byte position: {text}'))}"
+        f"<p>{escape(text)}</p><details><summary>{summary}</summary>"
+        f"{_render_table(('from byte', 'until byte', 'what covers most'), listed)}</details>"
     )
 
 
@@ -256,27 +230,30 @@ def _render_latencies(data: ReportData) -> str:
     if not groups:
         return ""
     (_, *names), *rows = list_cells(groups, len(groups))
+    label = "latencies of the largest groups; the table has them"
+    chart = chart_latencies(groups, label)
     return (
         "<h2>Latencies</h2><p>From the last byte of a request to the first byte of its response. "
         f"{len(groups):,} of {data.latency_count:,} groups are listed, the largest first.</p>"
-        f"{_render_table(('group', *names), rows)}"
+        f"{_render_chart(chart) if chart else ''}{_render_table(('group', *names), rows)}"
     )
 
 
 def _render_rate(data: ReportData) -> str:
     if not data.rate:
         return ""
-    heights = [bucket.records for bucket in data.rate]
     counted = data.counted
     width = _format_duration(data.time_width)
-    label = f"{counted} in each {width}, at most {max(heights):,}; the table has them"
+    most = max(bucket.records for bucket in data.rate)
+    label = f"{counted} in each {width}, at most {most:,}; the table has them"
+    chart = chart_rate(data.rate, data.time_width, counted, label)
     rows = [(format_time(bucket.start), bucket.records) for bucket in data.rate]
     first = format_time(data.rate[0].start)
     last = format_time(data.rate[-1].start)
     subject = "An exchange" if counted == "exchanges" else "A frame"
     note = "A frame that does not state its records counts as 1." if counted == "records" else ""
     return (
-        f"<h2>{counted.capitalize()} over time</h2>{_render_chart(label, heights)}"
+        f"<h2>{counted.capitalize()} over time</h2>{_render_chart(chart)}"
         f"<p>{first} to {last}, in steps of {width}. {subject} counts at its last time. {note}"
         f"</p><details><summary>Table of {counted} over time</summary>"
         f"{_render_table(('from', counted), rows)}</details>"
@@ -286,11 +263,10 @@ def _render_rate(data: ReportData) -> str:
 def _render_sizes(data: ReportData) -> str:
     if not data.sizes:
         return ""
-    heights = [bucket.frames for bucket in data.sizes]
-    label = "good frames by size; the table has the numbers"
+    chart = chart_sizes(data.sizes, "good frames by size; the table has them")
     rows = [(bucket.low, bucket.high, bucket.frames) for bucket in data.sizes]
     return (
-        f"<h2>Sizes of frames</h2>{_render_chart(label, heights)}"
+        f"<h2>Sizes of frames</h2>{_render_chart(chart)}"
         f"<p>{data.sizes[0].low:,} to {data.sizes[-1].high:,} bytes. Each bar doubles the size.</p>"
         "<details><summary>Table of sizes</summary>"
         f"{_render_table(('from bytes', 'to bytes', 'frames'), rows)}</details>"
@@ -313,6 +289,10 @@ def _render_findings(data: ReportData) -> str:
     if rows:
         listed = f"<p>{len(data.findings):,} of {data.finding_count:,} findings are listed.</p>"
         listed += _render_table(names, rows)
+    gaps = [finding for finding in data.findings if finding["kind"] == "gap"]
+    if gaps:
+        label = "gaps by their first missing offset; the table has them"
+        listed = _render_chart(chart_gaps(gaps, label)) + listed
     return f"<h2>Gaps and losses</h2>{_render_pairs(_select_losses(data.verified))}{listed}"
 
 
@@ -343,13 +323,16 @@ def _render_codecs(data: ReportData) -> str:
             (result.codec, result.compressed_bytes, f"{size / result.compressed_bytes:.2f}")
             for result in data.what_if
         ]
+        label = "bytes of the sample with each codec; the table has them"
         tried = (
             f"<h3>Other codecs</h3><p>Frames with {size:,} decompressed bytes, compressed again "
             "at the default level of each codec:</p>"
-            + _render_table(("codec", "bytes", "ratio"), results)
+            f"{_render_chart(chart_what_if(data.what_if, label))}"
+            f"{_render_table(('codec', 'bytes', 'ratio'), results)}"
         )
     hint = "" if data.deep else "<p>--deep measures the ratio.</p>"
-    return f"<h2>Codecs</h2>{_render_table(names, rows)}{hint}{tried}"
+    chart = chart_codecs(data.codecs, "bytes of each codec; the table has them")
+    return f"<h2>Codecs</h2>{_render_chart(chart)}{_render_table(names, rows)}{hint}{tried}"
 
 
 def _describe_ratio(counts: dict[str, int]) -> tuple[object, str]:
@@ -363,17 +346,18 @@ def _describe_ratio(counts: dict[str, int]) -> tuple[object, str]:
 def _render_keys(data: ReportData) -> str:
     if not data.keys:
         return ""
+    texts = [_show_ascii(bytes.fromhex(key.key)) for key in data.keys]
     rows = []
-    for key in data.keys:
+    for key, text in zip(data.keys, texts):
         share = f"{100 * key.count / data.key_total:.1f}%"
-        text = _show_ascii(bytes.fromhex(key.key))
         rows.append((text, key.key, key.count, key.count + key.error, share))
     column = data.key_column
     names = (column, "first bytes", "at least", "at most", "share")
     total = f"{data.key_total:,} {column}" + ("" if data.key_total == 1 else "s")
+    chart = chart_keys(data.keys, texts, f"counts of frequent {column}s; the table has them")
     return (
         f"<h2>Frequent {escape(column)}s</h2><p>Of {escape(total)}, without null:</p>"
-        f"{_render_table(names, rows)}"
+        f"{_render_chart(chart)}{_render_table(names, rows)}"
     )
 
 
@@ -391,9 +375,13 @@ def _render_directories(data: ReportData) -> str:
         for counts in data.directories
     ]
     names = ("directory", "files", "bytes", "share", data.counted)
+    chart = ""
+    if len(rows) > 1:
+        label = "bytes of the largest directories; the table has them"
+        chart = _render_chart(chart_directories(data.directories, label))
     return (
         f"<h2>Directories</h2><p>{len(rows):,} of {data.directory_count:,} are listed, the largest "
-        f"first. Shares are of these.</p>{_render_table(names, rows)}"
+        f"first. Shares are of these.</p>{chart}{_render_table(names, rows)}"
     )
 
 

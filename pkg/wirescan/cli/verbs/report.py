@@ -25,6 +25,7 @@ from wirescan.cli.output import print_message
 from wirescan.cli.progress import Progress
 from wirescan.cli.support.report_numbers import ReportNumbers
 from wirescan.cli.support.report_page import render_html, render_markdown
+from wirescan.cli.support.report_scripts import load_plotly
 from wirescan.frames.format import Format
 from wirescan.frames.limits import Limits
 from wirescan.reading.chunked import scan_outermost
@@ -36,9 +37,10 @@ Examples:
   wirescan report orders-0 -o report.html
   wirescan report orders-0 --markdown -o ticket.md
 
-The page loads nothing, so it works offline. It has the counts of `wirescan stat`, a map of each
-file, rates and sizes, what `wirescan verify --shallow` finds, and the first bytes of each fault.
-Lists are bounded, and each total is stated. --deep reads what is inside the frames too.
+The page loads nothing, so it works offline. The script that draws its charts is in it, and has 4.8
+MB. The page has the counts of `wirescan stat`, a map of each file, rates and sizes, what `wirescan
+verify --shallow` finds, and the first bytes of each fault. Lists are bounded, and each total is
+stated. --deep reads what is inside the frames too.
 
 Captures of packets are read as `wirescan stat` reads them. Without --format the page is about
 exchanges, which are requests with their responses, and it has the times between them.
@@ -82,6 +84,7 @@ def report(
 ) -> None:
     """Run `wirescan report`."""
     failed = False
+    plotly = "" if markdown else load_plotly()  # without it, nothing is read
 
     def fail(message: str) -> None:
         nonlocal failed
@@ -103,7 +106,7 @@ def report(
             numbers.end_file(piece)
             ends.add(piece, path)
     data = numbers.finish()
-    text = render_markdown(data) if markdown else render_html(data)
+    text = render_markdown(data) if markdown else render_html(data, plotly)
     # A file name may hold bytes that are not UTF-8.
     Path(output).write_text(text, encoding="utf-8", errors="backslashreplace")
     ends.report()
