@@ -11,6 +11,7 @@ from wirescan.cli.support.report_charts import (
     LAST_DATE,
     SHOWN_BARS,
     MapRange,
+    chart_codecs,
     chart_directories,
     chart_keys,
     chart_latencies,
@@ -75,6 +76,14 @@ def test_texts_below_the_sizes_are_few() -> None:
     axis = chart_sizes(buckets, "").layout["xaxis"]
     assert axis["tickvals"] == list(range(0, 30, 3))
     assert axis["ticktext"][:3] == ["0", "4", "32"]
+
+
+def test_a_codec_whose_decompressed_bytes_are_not_known_has_no_bar_for_them() -> None:
+    codecs = {"gzip": {"bytes": 1}, "lz4": {"bytes": 2, "inflated_bytes": 3}}
+    bars, decompressed = chart_codecs(codecs, "").traces
+    assert (bars["x"], decompressed["x"]) == ([1, 2], [None, 3])
+    (bars,) = chart_codecs({"gzip": {"bytes": 1}}, "").traces
+    assert bars["x"] == [1]
 
 
 def test_a_key_has_a_line_to_its_highest_count() -> None:

@@ -18,7 +18,6 @@ max-width:60rem;padding:0 1rem;overflow-wrap:anywhere}pre,.wide{overflow-x:auto}
 label{display:block}select{max-width:100%}td,th{text-align:left;vertical-align:top;
 padding-right:1rem}th,.wide td{overflow-wrap:normal}.wide td{max-width:24rem}
 .key{display:inline-block;width:1em;height:1em;margin-right:.3em;vertical-align:-.1em}
-.chart{display:none}.scripted .chart{display:block}
 .chart .modebar-btn:focus-visible{outline:2px solid currentColor!important}
 """
 
@@ -57,7 +56,6 @@ async function draw(e){if(e.dataset.state)return;e.dataset.state="waiting";
 const {traces,layout}=read(e);
 await Plotly.newPlot(e,traces,{...layout,template:style()},config);
 name(e);e.dataset.state="drawn";}
-document.documentElement.classList.add("scripted");
 for(const e of charts)e.style.height=read(e).layout.height+"px";
 const observer=new IntersectionObserver(entries=>{for(const entry of entries)
 if(entry.isIntersecting){observer.unobserve(entry.target);draw(entry.target);}},
