@@ -86,6 +86,11 @@ def test_a_codec_whose_decompressed_bytes_are_not_known_has_no_bar_for_them() ->
     assert bars["x"] == [1]
 
 
+def test_codecs_are_at_most_20_bars() -> None:
+    (trace,) = chart_codecs({str(n): {"bytes": n} for n in range(256)}, "").traces
+    assert trace["x"] == list(range(SHOWN_BARS))
+
+
 def test_a_key_has_a_line_to_its_highest_count() -> None:
     keys = [FrequentKey("61", 20, 3), FrequentKey("62", 10, 3)]
     (trace,) = chart_keys(keys, ["a" * 99, "a" * 98], "").traces

@@ -16,6 +16,7 @@ from wirescan.cli.support.report_numbers import (
     FileMap,
     FrequentKey,
     ReportData,
+    TimeBucket,
 )
 from wirescan.cli.support.report_page import render_html
 from wirescan.cli.support.report_scripts import load_plotly
@@ -311,8 +312,13 @@ def test_tables_need_no_script(browser, page):
 
 
 def render_hostile() -> str:
-    """Return a page whose names of files, keys, directories and groups look like markup."""
+    """Return a page whose names of files, keys, directories and groups look like markup.
+
+    Its times are far behind the year 9999.
+    """
     data = ReportData("nats.exchanges", deep=True)
+    data.time_width = 2**56
+    data.rate = [TimeBucket(2**62, 3), TimeBucket(2**62 + 2**56, 4)]
     data.maps = [FileMap(name, 1, [0, 1], {name: 1, "good": 1}) for name in HOSTILE]
     data.keys = [FrequentKey(name.encode().hex(), 5, 1) for name in HOSTILE]
     data.key_total = 99
@@ -348,6 +354,10 @@ def test_hostile_names_are_shown_as_they_are(browser, tmp_path):
         ticks = [text.replace("\u00a0", " ") for text in charts[label]["ticks"]]
         assert sorted(ticks) == sorted(HOSTILE), label
     assert charts["latencies of the largest groups; the table has them"]["points"] == [7] * 5
+    (rate,) = (chart for label, chart in charts.items() if label.startswith("records in each"))
+    heights = [height for _, height in rate["bars"][0]]
+    assert heights == pytest.approx([heights[1] * 3 / 4, heights[1]], abs=1)
+    assert heights[1] > 50
     texts = point_at(browser, ".chart .barlayer .point path")
     assert sorted(texts) == sorted([HOSTILE[0], "bytes 0 until 1"])
     for tag in ("svg a", "b", "i", "sub", "main img", "iframe", "mjx-container"):

@@ -116,11 +116,12 @@ def chart_map(ranges: Sequence[MapRange], colours: dict[str, str], label: str) -
                 "hovertemplate": "bytes %{base:,d} until %{x:,d}<extra>%{fullData.name}</extra>",
             }
         )
+    size = ranges[-1].stop
     layout = {
         "height": MAP_HEIGHT,
         "barmode": "overlay",
         "showlegend": False,
-        "xaxis": {"tickformat": ",d", "range": [0, ranges[-1].stop], "nticks": 6},
+        "xaxis": _count_on_axis(size) | {"range": [0, size], "nticks": 6},
         "yaxis": {"visible": False, "fixedrange": True},
         "margin": {"l": 10, "r": 10, "t": 30, "b": 28},
     }
@@ -192,11 +193,12 @@ def chart_gaps(findings: Sequence[dict[str, Any]], label: str) -> Chart:
 
 
 def chart_codecs(codecs: dict[str, dict[str, int]], label: str) -> Chart:
-    """Return the bytes of each codec, and its decompressed bytes where they are known."""
-    names = [_keep_start(name) for name in codecs]
+    """Return the bytes of the first codecs, and the decompressed bytes where they are known."""
+    shown = dict(list(codecs.items())[:SHOWN_BARS])
+    names = [_keep_start(name) for name in shown]
     bars: dict[str, list[int | None]] = {}
-    bars["bytes"] = [counts.get("bytes", 0) for counts in codecs.values()]
-    sizes = [counts.get("inflated_bytes") for counts in codecs.values()]
+    bars["bytes"] = [counts.get("bytes", 0) for counts in shown.values()]
+    sizes = [counts.get("inflated_bytes") for counts in shown.values()]
     if any(size is not None for size in sizes):
         bars["decompressed bytes"] = sizes
     return _chart_rows(names, bars, label)
@@ -325,7 +327,6 @@ def _make_row_layout(names: Sequence[str], legend_lines: int) -> dict[str, Any]:
             "ticktext": [quote_text(name) for name in names],
             "range": [len(names) - 0.5, -0.5],
             "fixedrange": True,
-            "automargin": True,
         },
         "margin": {"l": 10, "r": 20, "t": top, "b": BOTTOM_HEIGHT},
         "legend": {"orientation": "h", "y": 1, "yanchor": "bottom", "x": 0},

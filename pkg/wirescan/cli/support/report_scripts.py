@@ -42,7 +42,8 @@ plotlyServerURL:"",showLink:false,showTips:false,
 modeBarButtons:[["zoomIn2d","zoomOut2d","pan2d","zoom2d","resetScale2d","toImage"]]};
 function style(){const text=getComputedStyle(document.body).color;
 const grid=dark.matches?"#4a4a4a":"#dcdcdc",back=dark.matches?"#262626":"#ffffff";
-const axis={color:text,gridcolor:grid,zerolinecolor:grid,linecolor:grid};
+const axis={color:text,gridcolor:grid,zerolinecolor:grid,linecolor:grid,
+automargin:true};
 return{layout:{paper_bgcolor:"rgba(0,0,0,0)",plot_bgcolor:"rgba(0,0,0,0)",font:{color:text},
 xaxis:axis,yaxis:axis,hoverlabel:{bgcolor:back,font:{color:text},namelength:-1},
 modebar:{bgcolor:"rgba(0,0,0,0)",color:text,activecolor:"#3b82c4"},hovermode:"closest",
