@@ -13,6 +13,7 @@ import pytest
 
 import wirescan
 from tests.strategies.kafka_redpanda import make_batch as make_redpanda_batch
+from tests.support.connect_records import encode_record
 from tests.support.kbak_records import encode_segment
 from tests.support.liftbridge_bytes import make_entry
 from wirescan import kafka, lumberjack, pcap, thrift
@@ -48,6 +49,7 @@ FRAME_OF_FORMAT = {
     "kafka.batches": kafka.encode_batch([b"a"]),
     "kafka.redpanda_batches": make_redpanda_batch(kafka.encode_batch([b"a"])),
     "kafka.kbak_segments": encode_segment(b"", 0),
+    "kafka.connect_backup_records": encode_record(0, b"", b""),
     "kafka.requests": REQUEST,
     "kafka.responses": REQUEST,
     "lumberjack.frames": lumberjack.encode_json(1, b"{}"),

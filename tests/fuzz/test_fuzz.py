@@ -30,6 +30,7 @@ from tests.strategies import pcap as pcap_bytes
 from tests.strategies import thrift as thrift_bytes
 from tests.strategies.kafka import correct_checksums
 from tests.strategies.kafka_protocol import RUNS, frame_payload
+from tests.support import connect_records
 from tests.support.kafka_bytes import (
     EXTREMES,
     GOLDEN,
@@ -552,10 +553,27 @@ def make_backup_segments(rng):
     return raw, lambda: laws.keeps_every_law(PACKAGES["kbak"], raw, cuts)
 
 
+def make_connect_backup(rng):
+    """Segments of itadventurer's kafka-backup with damage anywhere."""
+    pieces = []
+    for _ in range(rng.randrange(1, 4)):
+        pieces.append(rng.choice((connect_records.VERSION, b"")))
+        for i in range(rng.randrange(4)):
+            headers = ((b"name", b"\1"), (b"", None)) * rng.randrange(2)
+            key = rng.choice((None, b"", bytes(9)))
+            fields = (rng.randrange(1 << 40) + i, key, rng.randbytes(5), headers)
+            pieces.append(connect_records.encode_record(*fields, kind=rng.randrange(-2, 2)))
+    raw = b"".join(pieces)
+    raw = damage(rng, raw, 3) if rng.randrange(3) else raw
+    cuts = choose_cuts(rng, raw)
+    return raw, lambda: laws.keeps_every_law(PACKAGES["connect-backup"], raw, cuts)
+
+
 # The extension of the files with failing inputs -> target.
 TARGETS = {
     "bin": make_batches,
     "kbak": make_backup_segments,
+    "connect": make_connect_backup,
     "messages": make_conversation,
     "metadata": make_metadata_log,
     "lumberjack": make_lumberjack_stream,

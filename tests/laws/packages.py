@@ -7,6 +7,7 @@ import numpy as np
 
 from tests.reference import kafka as kafka_reference
 from tests.reference import (
+    kafka_connect_backup,
     kafka_kbak,
     kafka_metadata,
     kafka_protocol,
@@ -20,6 +21,7 @@ from tests.reference import pcap as pcap_reference
 from tests.reference import thrift as thrift_reference
 from tests.reference import thrift_plain as thrift_plain_reference
 from tests.strategies import kafka as kafka_strategies
+from tests.strategies import kafka_connect_backup as connect_strategies
 from tests.strategies import kafka_kbak as kbak_strategies
 from tests.strategies import kafka_metadata as metadata_strategies
 from tests.strategies import kafka_protocol as message_strategies
@@ -217,6 +219,31 @@ KBAK = ProtocolPackage(
         "kafka.kbak_headers": KAFKA.children["kafka.headers"],
     },
     sparse=("kafka.kbak_records",),
+)
+
+
+# ---- Segments of itadventurer's kafka-backup
+
+
+def expect_connect_backup(raw, check, resync):
+    """Return the tables that the reference reads from segments of itadventurer's kafka-backup."""
+    records, fault, at = kafka_connect_backup.read_records(raw, resync)
+    headers = []
+    for i, record in enumerate(records):
+        headers += [(row, raw) for row in kafka_connect_backup.list_headers(raw, record, parent=i)]
+    return dict(zip(CONNECT_NAMES, ([(row, raw) for row in records], headers))), fault, at
+
+
+CONNECT_NAMES = ("kafka.connect_backup_records", "kafka.connect_backup_headers")
+CONNECT_BACKUP = ProtocolPackage(
+    formats=CONNECT_NAMES,
+    good=connect_strategies.logs(),
+    tails=connect_strategies.tails(),
+    damaged=connect_strategies.damaged_logs(),
+    written=connect_strategies.written(),
+    values=list_records,
+    expected=expect_connect_backup,
+    children={"kafka.connect_backup_headers": KAFKA.children["kafka.headers"]},
 )
 
 
@@ -1056,6 +1083,7 @@ PACKAGES = {
     "kafka": KAFKA,
     "redpanda": REDPANDA,
     "kbak": KBAK,
+    "connect-backup": CONNECT_BACKUP,
     "kafka.responses": RESPONSES,
     "lumberjack": LUMBERJACK,
     "nats": NATS,

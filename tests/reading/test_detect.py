@@ -52,6 +52,8 @@ def name_expected_format(path: Path) -> str | None:
         return to_client if ".server." in path.name else to_server
     if folder == "kafka-backup" and path.suffix != ".json":
         return "kafka.kbak_segments"
+    if folder == "kafka-connect-backup" and path.name.endswith("_records"):
+        return "kafka.connect_backup_records"
     if path.suffix == ".bin" and path.parent != CORPUS / "kafka-hostile":
         names = {"kafka": "kafka.batches", "lumberjack": "lumberjack.frames"}
         return names.get(folder, "nats.messages")

@@ -40,6 +40,7 @@ TASKS = 3  # about, for the responses of one connection
 SOURCES = {
     "kafka.batches": (["kafka", "kafka/fetched/*.bin", "kafka-hostile/*.bin"], 500_000),
     "kafka.kbak_segments": ([f"kafka-backup/{name}" for name in ("none", "zstd", "lz4")], 1000),
+    "kafka.connect_backup_records": (["kafka-connect-backup"], 5000),
     "kafka.requests": (["kafka-streams/*/*.requests.bin"], 100_000),
     "kafka.responses": (["kafka-streams/*/*.responses.bin"], 200_000),
     "lumberjack.frames": (["lumberjack/recorded/*.bin"], 10_000),

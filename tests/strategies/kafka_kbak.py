@@ -80,8 +80,8 @@ def correct_checksum(raw):
 
 
 @st.composite
-def mutations(draw, raw):
-    """Copies with changed, removed and inserted bytes."""
+def mutations(draw, raw, number_form="<I"):
+    """Copies with changed, removed and inserted bytes. number_form: of numbers, for struct."""
     out = bytearray(raw)
     for _ in range(draw(st.integers(1, 3))):
         at = draw(st.integers(0, max(len(out) - 1, 0)))
@@ -99,7 +99,7 @@ def mutations(draw, raw):
         elif kind == "size" and len(out) >= 4:
             at = min(at, len(out) - 4)
             number = draw(st.sampled_from((*kafka.EXTREMES, len(out), len(out) - 4)))
-            struct.pack_into("<I", out, at, number % 2**32)
+            struct.pack_into(number_form, out, at, number % 2**32)
     return bytes(out)
 
 

@@ -9,6 +9,7 @@ import pytest
 from crc32c import crc32c
 
 import wirescan
+from tests.support import connect_records
 from tests.support.kbak_records import encode_record, encode_segment
 from tests.support.simulated_capture import ACK, SYN, Connection, SimulatedCapture
 from wirescan import kafka, liftbridge, lumberjack, nats, thrift
@@ -142,6 +143,11 @@ def make_backup_headers(count: int) -> bytes:
     return encode_segment(payload, 1, codec=1)
 
 
+def make_connect_headers(count: int) -> bytes:
+    """A record of itadventurer's kafka-backup with `count` headers of nothing."""
+    return connect_records.encode_record(0, b"", b"", [(b"", b"")] * count)
+
+
 def make_empty_pairs(count: int) -> bytes:
     frame = b"2D" + (1).to_bytes(4, "big") + count.to_bytes(4, "big") + bytes(8 * count)
     packed = zlib.compress(frame, 9)
@@ -237,6 +243,21 @@ HOSTILE = {
         lambda n: repeat_to_size(n, make_backup_headers(60_000)),
         prepare_scan("kafka.kbak_headers"),
         40_000,
+    ),
+    "kafka.connect_backup_records, rows": (
+        lambda n: repeat_to_size(n, connect_records.encode_record(0, None, None, kind=-1)),
+        prepare_scan("kafka.connect_backup_records"),
+        20,
+    ),
+    "kafka.connect_backup_records, cut in its headers": (
+        lambda n: make_connect_headers(n // 8)[:-1],
+        prepare_scan("kafka.connect_backup_records"),
+        1,
+    ),
+    "kafka.connect_backup_headers, rows": (
+        lambda n: repeat_to_size(n, make_connect_headers(5000)),
+        prepare_scan("kafka.connect_backup_headers"),
+        40,
     ),
     "lumberjack.pairs, rows": (
         lambda n: repeat_to_size(n, make_empty_pairs(20_000)),

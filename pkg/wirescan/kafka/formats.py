@@ -24,6 +24,7 @@ from wirescan.frames.limits import Limits
 from wirescan.frames.logs import LogColumns
 from wirescan.frames.summary_columns import SummaryColumns
 from wirescan.frames.table import FrameTable, make_empty, require_rows
+from wirescan.kafka.backups.connect_formats import CONNECT_FORMATS
 from wirescan.kafka.backups.kbak_formats import KBAK_FORMATS
 from wirescan.kafka.batch_headers import (
     compute_statistics,
@@ -629,4 +630,4 @@ REDPANDA_HEADERS = replace(
     within="kafka.redpanda_records",
 )
 REDPANDA = (REDPANDA_BATCHES, REDPANDA_RECORDS, REDPANDA_HEADERS)
-FORMATS = (BATCHES, RECORDS, HEADERS, *REDPANDA, *PROTOCOL, *KBAK_FORMATS)
+FORMATS = (BATCHES, RECORDS, HEADERS, *REDPANDA, *PROTOCOL, *KBAK_FORMATS, *CONNECT_FORMATS)

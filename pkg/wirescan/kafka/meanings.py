@@ -94,4 +94,19 @@ MEANINGS = {
         "key": "the key of the header",
         "value": "the value of the header, or null",
     },
+    "kafka.connect_backup_records": {
+        "offset": "log offset of the record",
+        "timestamp": "timestamp of the record, null for none",
+        "timestamp_type": "who set the timestamp: CreateTime (0) the producer, LogAppendTime (1) "
+        "the broker; -1 for none",
+        "key": "the key, null for none",
+        "value": "the value, null for a tombstone",
+        "headers": "the headers: pairs of key and value",
+        "headers_at": "position of the headers, in bytes from the start of the record",
+        "header_count": "number of headers",
+    },
+    "kafka.connect_backup_headers": {
+        "key": "the key of the header",
+        "value": "the value of the header, or null",
+    },
 }

@@ -1,1 +1,1 @@
-"""Kafka records in the backups of other programs: KBAK segments of OSO's kafka-backup."""
+"""Kafka records in the backups of other programs: OSO's kafka-backup, and itadventurer's."""

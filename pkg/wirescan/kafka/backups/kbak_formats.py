@@ -22,6 +22,7 @@ from wirescan.frames.format import Display, Format, Parser, Storage
 from wirescan.frames.limits import Limits
 from wirescan.frames.summary_columns import SummaryColumns
 from wirescan.frames.table import MAX_BUFFERS, FrameTable, require_rows
+from wirescan.kafka.backups.backup_headers import read_backup_headers
 from wirescan.kafka.backups.kbak_files import (
     KBAK_FILES,
     find_segment_boundaries,
@@ -188,14 +189,8 @@ def read_kbak_headers(
     may be null. `errors` is `records.errors` by default. `check` is accepted for consistency and
     ignored: headers have no checksum. Raises as `read_kbak_records`.
     """
-    errors = resolve_mode(errors, records, limits)
     require_rows(records, KBAK_RECORD, "headers are opened from a table of kafka.kbak_records")
-    selected = (records["header_count"] > 0) | records.bad
-    header_spans = spans(records.rows, records["headers_at"])[selected]
-    counts = records["header_count"][selected]
-    rows, bad, fault = open_headers(records.rows, records.buffers, header_spans, counts, limits)
-    table = FrameTable(records.buffers, rows, (), KBAK_HEADERS, records)
-    return enforce_mode(raise_if_row_limit(table, fault), errors, bad)
+    return read_backup_headers(records, KBAK_HEADERS, open_headers, errors, limits)
 
 
 def compute_offset_ranges(segments: np.ndarray) -> Mapping[str, tuple[Any, Any]]:
