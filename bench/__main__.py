@@ -17,6 +17,7 @@ PARTS = {
     "convert": "bench.suites.convert",
     "lookup": "bench.suites.kafka_lookup",
     "fetch": "bench.suites.kafka_fetch",
+    "tiered": "bench.suites.kafka_tiered",
     "encode": "bench.suites.kafka_encode",
     "lumberjack": "bench.suites.lumberjack",
     "nats": "bench.suites.nats",

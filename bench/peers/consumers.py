@@ -30,12 +30,14 @@ SCHEMA = pa.schema(
 class Confluent:
     """A consumer of confluent-kafka that is kept for all passes.
 
-    Raises RuntimeError if it cannot read all records of the topic.
+    start: the offset in each partition at which a pass begins. It ends after `records` records.
+
+    Raises RuntimeError if it cannot read them.
     """
 
-    def __init__(self, address: str, topic: str, partitions: int, records: int):
+    def __init__(self, address: str, topic: str, partitions: int, records: int, start: int = 0):
         self.records = records
-        self._assignment = [TopicPartition(topic, number, 0) for number in range(partitions)]
+        self._assignment = [TopicPartition(topic, number, start) for number in range(partitions)]
         self._consumer = Consumer(
             {
                 "bootstrap.servers": address,
