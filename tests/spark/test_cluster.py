@@ -3,9 +3,11 @@
 The executors get wirescan as the guide says. The rows are those of the local engine.
 """
 
+import atexit
 import shutil
 import subprocess
 import sys
+import tempfile
 import time
 import venv
 from functools import cache
@@ -19,11 +21,15 @@ from venv_pack import pack
 
 import wirescan
 from tests.spark.cluster import Driver, make_bare_python, wait_for_executors
+from tests.spark.records import ORDERS
+from tests.strategies.kafka_redpanda import make_batch as make_redpanda_batch
 from tests.support.chosen_formats import list_chosen_formats
 from tests.support.paths import CORPUS
+from wirescan import kafka
 from wirescan.export.batches import iter_batches
 from wirescan.frames import to_arrow
 from wirescan.frames.to_arrow import to_batch
+from wirescan.kafka import RedpandaType
 from wirescan.reading.chunked import iter_tables
 from wirescan.reading.splits import plan
 from wirescan.spark import map_frames, read
@@ -79,8 +85,34 @@ def add_requests(name):
     return spec, responses
 
 
+@cache
+def write_redpanda_segments():
+    """Write segments of Redpanda with the batches of Kafka's segments, and return their directory.
+
+    The first batch of each has a type of Redpanda's own, and a byte of the last segment is changed.
+    The corpus has none: Redpanda's own files may not be stored with the tests. The process of the
+    driver writes segments too, with the same bytes.
+    """
+    scratch = tempfile.mkdtemp(prefix="wirescan-redpanda-")
+    atexit.register(shutil.rmtree, scratch)
+    directory = Path(scratch, "kafka", "orders", "0_7")
+    directory.mkdir(parents=True)
+    for path in sorted(ORDERS.glob("*.log")):
+        batches = kafka.scan(path)
+        kinds = [RedpandaType.RAFT_CONFIGURATION, *[RedpandaType.RAFT_DATA] * (len(batches) - 1)]
+        data = b"".join(
+            make_redpanda_batch(bytes(batches.frame(row)), kind) for row, kind in enumerate(kinds)
+        )
+        segment = directory / f"{batches['base_offset'][0]}-1-v1.log"
+        segment.write_bytes(data)
+    segment.write_bytes(data[:-1] + bytes([data[-1] ^ 1]))
+    return str(directory)
+
+
 def find_source(name):
     """Return the paths for a format, and the bytes for one task."""
+    if name.startswith("kafka.redpanda_"):
+        return [write_redpanda_segments()], 100_000
     _, responses = add_requests(name)
     if responses is not None:
         return [responses], max(Path(responses).stat().st_size // TASKS, 1)
@@ -250,10 +282,7 @@ def test_users_functions_run_on_workers(archived, name):
 
 
 @pytest.mark.parametrize("way", [read_with_function, read_with_source])
-# The corpus has no files of Redpanda.
-@pytest.mark.parametrize(
-    "name", [name for name in list_chosen_formats() if not name.startswith("kafka.redpanda_")]
-)
+@pytest.mark.parametrize("name", list_chosen_formats())
 def test_rows_are_those_of_the_local_engine(archived, name, way):
     check_rows(archived, name, way)
 
