@@ -460,7 +460,7 @@ def test_the_commands_of_the_documents_run(tmp_path):
         line.split("#")[0].strip() for block in find_blocks("sh") for line in block.splitlines()
     ]
     commands = [line for line in lines if line.startswith("wirescan ")]
-    assert len(commands) == 54
+    assert len(commands) == 55
     commands = [command for command in commands if "kafka://" not in command]
     # tests/peers runs fetch, metadata, produce and diff with topics.
     # test_the_commands_receive_and_send_run runs the other two.

@@ -14,7 +14,7 @@ from click.testing import CliRunner, Result
 from tests.strategies.kafka_log import indexes
 from tests.support.paths import KAFKA_CORPUS
 from wirescan import kafka
-from wirescan.cli.input import read_input
+from wirescan.cli.input import read_part
 from wirescan.cli.main import main
 from wirescan.cli.support import losses
 from wirescan.kafka import Record, encode_batch
@@ -190,10 +190,10 @@ def test_a_log_that_grows_while_it_is_read_is_not_too_short(tmp_path, monkeypatc
     checkpoint.write_text("0\n1\norders 0 10\n")
 
     def read_while_growing(*arguments, **options):
-        yield from read_input(*arguments, **options)
+        yield from read_part(*arguments, **options)
         checkpoint.write_text("0\n1\norders 0 25\n")
 
-    monkeypatch.setattr("wirescan.cli.support.findings.read_input", read_while_growing)
+    monkeypatch.setattr("wirescan.cli.support.findings.read_part", read_while_growing)
     assert run(folder).exit_code == 0
     assert run(folder).exit_code == 1  # now the checkpoint has that offset before the scan
 

@@ -4,15 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
+from itertools import chain
 from typing import Any, NamedTuple, TypeAlias
 
 import click
 import numpy as np
 
 from wirescan.cli.common import Failure, describe_error, find_end, is_empty
-from wirescan.cli.input import read_input
+from wirescan.cli.input import read_part
 from wirescan.cli.output import colour, dump_json, format_path, name_path
 from wirescan.cli.progress import Progress
+from wirescan.cli.support.checked_frames import CheckedFrames, find_kept_rows
 from wirescan.cli.support.log_offsets import (
     Gap,
     Offsets,
@@ -27,6 +29,7 @@ from wirescan.cli.support.losses import (
     describe_loss,
     find_lost_records,
 )
+from wirescan.cli.support.selection import FilePart
 from wirescan.cli.support.tally import find_counted_format
 from wirescan.core.fault import Fault
 from wirescan.frames.errors import NEAR, FrameError
@@ -79,6 +82,8 @@ class Report:
         log_only: do not verify the files beside a log.
         as_json: print JSON lines.
         limits: for reading.
+        files: all files that the user gave, also those that are not read.
+        checked: chooses the frames to verify, and counts the selected rows. None: all frames.
         write: takes each line of the output: text, or with `as_json` a dict of JSON values.
 
     Attributes:
@@ -95,9 +100,12 @@ class Report:
         log_only: bool,
         as_json: bool,
         limits: Limits,
+        files: Iterable[str] = (),
+        checked: CheckedFrames | None = None,
         write: Callable[[Line], None] | None = None,
     ):
         self._fail = fail
+        self._checked = checked
         self._write = write or _print
         self._outermost = format.outermost
         self._requested: set[str] = set()  # the format and those around it, but the outermost
@@ -117,6 +125,15 @@ class Report:
         self._segment_check: SegmentCheck | None = None
         self._reached: list[Reach] = []  # as the files beside the log state
         self._is_first = True  # no good batch of this file was read yet
+        self._fed = 0  # bytes of the file in progress that were scanned
+        self._start = 0  # byte of the file in progress from which on it is read
+        self._is_at_end = True  # the file in progress, or the last one, is read to its end
+        self._given = set(files)
+        self._excluded: dict[str, set[int]] = {}  # prefix -> base offsets of segments not read
+        self._is_cut_log = False  # a part of a segment of this log is not read
+        self._is_start_cut = False  # the first batches of the first segment are not read
+        self._follows_cut = False  # ... or the segments before it
+        self._edge: int | None = None  # the last offset of the first good batch after a cut
         self._lost: list[Lost] = []
         self._unknown = 0
         self._before: dict[str, int] = {}  # the counts before the file in progress
@@ -134,42 +151,105 @@ class Report:
         """What the file in progress may expand to. Read the file with it."""
         return self._allowance
 
-    def verify_file(self, path: str, progress: Progress) -> None:
-        """Verify one file and print what is found. Raises OSError."""
-        self.start_file(path)
-        pieces = read_input(path, progress, allowance=self._allowance)
-        for piece in scan_outermost(
-            pieces, self._outermost, allowance=self._allowance, **self._options
-        ):
-            self.verify_piece(piece)
-        self.end_file(piece)
+    def exclude_file(self, path: str) -> None:
+        """Announce that a file is not read, before any file of its log that follows it."""
+        segment = parse_segment(self._outermost, path)
+        if segment is not None:
+            self._excluded.setdefault(segment.prefix, set()).add(segment.base)
 
-    def start_file(self, path: str) -> None:
+    def verify_part(self, part: FilePart, progress: Progress) -> None:
+        """Verify the frames that begin in a part of a file, and print what is found.
+
+        Raises OSError.
+        """
+        path, start, stop = part
+        self.start_file(path, start, is_whole=(start, stop) == (0, None))
+        pieces = read_part(path, start, stop, progress, self._allowance)
+        if stop is not None:
+            # A damaged frame may reach above the end of the part.
+            pieces = chain(pieces, read_part(path, stop, None, progress, self._allowance))
+        is_done = False
+        for piece in scan_outermost(
+            self._count_chunks(pieces),
+            self._outermost,
+            offset=start,
+            allowance=self._allowance,
+            **self._options,
+        ):
+            if stop is not None and len(piece):
+                is_done = _find_stop(piece) >= stop
+                piece = piece[: int(np.searchsorted(piece.positions, stop))]
+            if self._checked is None:
+                self.verify_piece(piece)
+            else:
+                wanted = self._checked.choose(piece, path, self._allowance)
+                self.verify_piece(wanted.frames, wanted.opened)
+                is_done |= self._checked.is_done
+                piece = wanted.frames
+            if is_done:
+                break
+        self.end_file(piece, is_at_end=not is_done)
+
+    def _count_chunks(self, chunks: Iterable[memoryview]) -> Iterator[memoryview]:
+        """Yield chunks of the file, and count their bytes in `_fed`."""
+        for chunk in chunks:
+            self._fed += len(chunk)
+            yield chunk
+
+    def start_file(self, path: str, start: int = 0, *, is_whole: bool = True) -> None:
         """Announce that the next pieces are those of another file.
 
         Verifies the log before it, if this file belongs to another one.
+
+        Args:
+            path: the file.
+            start: the byte from which on it is read.
+            is_whole: it is read to its end too, so the files beside it can be verified.
         """
         segment = parse_segment(self._outermost, path)
-        if segment is None or segment.prefix != self._log.prefix:
+        is_next = segment is not None and self._continues_log(segment, start)
+        if not is_next:
             self.end_log()
-            memory = None if self._side_files is None else self._side_files.make_memory()
-            self._log = self._make_log(segment, memory)
-            if segment and self._side_files is not None:
-                # Read before the segments: a broker may append while they are read.
-                with self._report_side_file_errors():
-                    self._reached = self._side_files.find_reaches(self._log)
+            self._start_log(segment, start)
         self._path = path
+        self._start = start
+        self._fed = 0
         self._gaps = 0
         self._is_first = True
+        self._is_at_end = True
+        self._is_cut_log |= not is_whole
         self._segment_check = None
         self._before = dict(self._count)
-        self._offsets.start_file(path)
+        self._offsets.start_file(path, is_next=is_next)
         if segment:
             self._log.verified.append(segment.base)
-            if self._side_files is not None:
+            if self._side_files is not None and is_whole:
                 with self._report_side_file_errors():
                     self._segment_check = self._side_files.check_segment(path, self._log)
         self._allowance = Allowance(self._options["limits"])
+
+    def _continues_log(self, segment: SegmentName, start: int) -> bool:
+        """Return whether the part of a segment that is read follows what was read before."""
+        if segment.prefix != self._log.prefix or start or not self._is_at_end:
+            return False
+        excluded = self._excluded.get(segment.prefix, ())
+        previous = self._log.verified[-1] if self._log.verified else segment.base
+        return not any(previous <= base < segment.base for base in excluded)
+
+    def _start_log(self, segment: SegmentName | None, start: int) -> None:
+        """Begin a log, or the next part of one, with a segment. start: as in `start_file`."""
+        memory = None if self._side_files is None else self._side_files.make_memory()
+        self._log = self._make_log(segment, memory)
+        excluded = self._excluded.get(segment.prefix, ()) if segment else ()
+        is_cut_before = any(base < segment.base for base in excluded) if segment else False
+        self._is_start_cut = start > 0
+        self._follows_cut = self._is_start_cut or is_cut_before
+        self._is_cut_log = bool(excluded)
+        self._edge = None
+        if segment and self._side_files is not None:
+            # Read before the segments: a broker may append while they are read.
+            with self._report_side_file_errors():
+                self._reached = self._side_files.find_reaches(self._log)
 
     def _make_log(self, segment: SegmentName | None, memory: Any) -> Log:
         """Return the state of a segment's log, or of a file that is no segment."""
@@ -177,10 +257,22 @@ class Report:
             return Log(None, self._segments, memory)
         return Log(segment.prefix, self._segments, memory, segment.options)
 
-    def end_file(self, last: FrameTable) -> None:
-        """Verify the end of a file, and print its counts; `last` is the last piece of it."""
-        self._verify_tail(last)
-        if self._segment_check is not None:
+    def end_file(self, last: FrameTable, *, is_at_end: bool = True) -> None:
+        """Verify the end of a file, and print its counts.
+
+        Args:
+            last: the last piece of it.
+            is_at_end: the file was read to its end. If not, its end is not verified.
+        """
+        self._is_at_end = is_at_end
+        self._is_cut_log |= not is_at_end
+        if is_at_end:
+            self._verify_tail(last)
+        elif self._outermost.make_reader is not None:
+            self._count["bytes"] += self._fed  # frames of a capture have no position in the file
+        elif len(last):
+            self._count["bytes"] += _find_stop(last) - self._start
+        if self._segment_check is not None and is_at_end:
             with self._report_side_file_errors():
                 self._report_findings(self._segment_check.end())
         self._count["files"] += 1
@@ -221,13 +313,14 @@ class Report:
         self._log = Log()
         self._missing = []
         self._reached = []
-        orphans: dict[int, list[str]] = {}
-        if self._side_files is not None and log.verified:
-            with self._report_side_file_errors():
-                self._report_findings(self._side_files.check_snapshots(log))
-                orphans = self._side_files.find_orphans(log)
-        self._report_missing_segments(log, missing, orphans)
-        if log.verified:
+        if not self._is_cut_log and log.prefix not in self._excluded:
+            orphans: dict[int, list[str]] = {}
+            if self._side_files is not None and log.verified:
+                with self._report_side_file_errors():
+                    self._report_findings(self._side_files.check_snapshots(log))
+                    orphans = self._side_files.find_orphans(log)
+            self._report_missing_segments(log, missing, orphans)
+        if log.verified and self._is_at_end:
             self._verify_end_of_log(log, reached)
         else:
             self._add_claimed_loss(log)
@@ -257,6 +350,7 @@ class Report:
                     "lost_records": records,
                     "lost_ranges": len(self._lost),
                     "bound": bound,
+                    **({} if self._checked is None else self._checked.to_json_fields()),
                 }
             )
             return
@@ -267,6 +361,8 @@ class Report:
         parts.append(format_count(count["bytes"], "byte"))
         gaps = f"; {format_count(count['gaps'], 'gap')} in the offsets" if count["gaps"] else ""
         self._write(f"{', '.join(parts)}: {self._choose_verdict()}{gaps}")
+        if self._checked is not None:
+            self._write(str(self._checked))
         if self._lost:
             ranges = format_count(len(self._lost), "range")
             self._write(f"lost: {describe_loss(records, bound)} in {ranges} of offsets")
@@ -280,6 +376,8 @@ class Report:
         if self.damage:
             text = f"{format_count(self.damage, 'finding')} of damage"
             return colour(text, fg="red", bold=True)
+        if not count["files"]:
+            return "nothing was selected"
         if count["empty"] == count["files"]:
             return "empty"
         clean = colour("clean", fg="green", bold=True)
@@ -326,11 +424,19 @@ class Report:
         newest = max(log.verified)
         later = [base for base in log.bases or () if base > newest]
         last = self._offsets.previous
+        if last is None and self._follows_cut:
+            self._add_claimed_loss(log)
+            return
         if last is None:
             last = min(log.verified) - 1
         claimed = max((claim.last for claim in log.claims), default=last)
-        if later:  # the log ends in a file that was not given
+        if later:
             next_segment = self._make_segment_path(log, later[0])
+            if next_segment in self._given:
+                # The next segment, or a part of it, is excluded. That is no damage.
+                if log.damaged and last + 1 < later[0]:
+                    log.add_loss(last + 1, later[0] - 1, log.claims)
+                return
             reached = [Reach(later[0] - 1, next_segment)] if log.damaged else []
         furthest = max(reached, default=None)
         if furthest is None or furthest.offset <= max(last, claimed):
@@ -373,10 +479,14 @@ class Report:
         for finding in findings:
             self._report(**finding._asdict())
 
-    def verify_piece(self, table: FrameTable) -> None:
-        """Verify the next outermost frames of the file, and what is inside them."""
+    def verify_piece(self, table: FrameTable, opened: FrameTable | None = None) -> None:
+        """Verify the next outermost frames of the file, and what is inside them.
+
+        opened: the frames of the table that are counted and opened. None, the default: all.
+        """
+        frames = table if opened is None else opened
         starts = table.positions
-        self._count["frames"] += int(np.count_nonzero(~table.bad))
+        self._count["frames"] += int(np.count_nonzero(~frames.bad))
         has_offsets = table.format.storage.log is not None
         bad = np.flatnonzero(table.bad).tolist()
         claims = {row: read_claim(table, row) for row in bad} if has_offsets else {}
@@ -384,21 +494,40 @@ class Report:
             lost = _make_claimed_loss(claims.get(row))
             self._report_fault(table, row, int(starts[row]), lost)
         first = find_first_offsets(table)
-        lists = [self._outermost.children[name] for name in self._outermost.lists]
-        counted = find_counted_format(self._outermost)
-        for format in self._list_formats_inside(self._outermost):
-            at = 0
-            opened = open_nested(table, format, allowance=self._allowance, **self._options)
-            for inner in opened:
-                if format.read not in lists and counted in (None, format):
-                    self._count["records"] += int(np.count_nonzero(~inner.bad))
-                self._verify_nested(inner)
-                fill_first_offsets(first, inner, at)
-                at += len(get_outer_table(inner))
+        if frames is table or not has_offsets:
+            self._verify_inside(frames, first)
+        else:
+            kept = find_kept_rows(table, frames)
+            known = first[kept]
+            self._verify_inside(frames, known)
+            first = first.copy()
+            first[kept] = known
         if has_offsets:
             self._verify_offsets(table, first, claims)
         if self._segment_check is not None:
             self._report_findings(self._segment_check.check_piece(table))
+
+    def _verify_inside(self, frames: FrameTable, first: np.ndarray) -> None:
+        """Verify what is inside outermost frames.
+
+        first: the first offset in each of them by its header. Those that are unknown are replaced.
+        """
+        lists = [self._outermost.children[name] for name in self._outermost.lists]
+        counted = find_counted_format(self._outermost)
+        inside = self._list_formats_inside(self._outermost)
+        for format in inside:
+            at = 0
+            tables = open_nested(frames, format, allowance=self._allowance, **self._options)
+            for inner in tables:
+                if format.read not in lists and counted in (None, format):
+                    self._count["records"] += int(np.count_nonzero(~inner.bad))
+                if self._checked is not None:
+                    self._checked.count(inner, self._path)
+                self._verify_nested(inner)
+                fill_first_offsets(first, inner, at)
+                at += len(get_outer_table(inner))
+        if self._checked is not None and self._checked.format not in inside:
+            self._checked.open_and_count(frames, self._path, self._allowance)
 
     def _list_formats_inside(self, outer: Format) -> list[Format]:
         """Return the formats to open in frames of `outer`.
@@ -459,7 +588,11 @@ class Report:
         missing_inside = self._offsets.missing_inside
         gaps, disorder = self._offsets.follow(table, first)
         self._log.compacted |= self._offsets.missing_inside > missing_inside
+        if self._follows_cut and self._edge is None and len(good):
+            self._edge = int(table[log_columns(table).last][good[0]])
         for row, before in disorder:
+            if before == self._edge:
+                continue  # the batches before the first one are not known: it may be the wrong one
             offset = int(table[log_columns(table).first][row])
             meaning = f"{ORDER_MEANING} ({offset} after {before})"
             self._report(
@@ -525,7 +658,8 @@ class Report:
         here = [claim for i, claim in claims.items() if i < row and claim is not None]
         begin = int(first[row])
         starts = [claim.first for claim in [*self._log.claims, *here] if 0 <= claim.first < begin]
-        starts += [min(self._log.verified)] if self._log.verified else []
+        is_start_known = bool(self._log.verified) and not self._is_start_cut
+        starts += [min(self._log.verified)] if is_start_known else []
         if starts and min(starts) < begin:
             self._offsets.expect(min(starts))
 
@@ -569,7 +703,7 @@ class Report:
         stop = table.stop
         remaining = len(table.tail)
         at = find_end(table)
-        self._count["bytes"] += at + remaining
+        self._count["bytes"] += at + remaining - self._start
         if is_empty(table):
             self._count["empty"] += 1
             zeros = ": it holds only zeros" if remaining else ""
@@ -681,6 +815,11 @@ def _find_payload_positions(inner: FrameTable, rows: np.ndarray) -> list[int | N
     positions = (inner["start"][rows] - records["start"][firsts]).tolist()
     is_inflated = (records["buffer"][at] >= len(get_outer_table(records).buffers)).tolist()
     return [position if flag else None for position, flag in zip(positions, is_inflated)]
+
+
+def _find_stop(table: FrameTable) -> int:
+    """Return the byte after the last frame of a table, in the file."""
+    return int(table.positions[-1]) + int(table["size"][-1])
 
 
 def _make_claimed_loss(claim: Claim | None) -> Lost | None:

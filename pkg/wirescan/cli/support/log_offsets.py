@@ -51,11 +51,14 @@ class Offsets:
         self._log: str | None = None
         self._earlier: int | None = None  # `previous` before the last batch in order
 
-    def start_file(self, path: str) -> None:
-        """Announce that the next batches are those of another file."""
+    def start_file(self, path: str, *, is_next: bool = True) -> None:
+        """Announce that the next batches are those of another file.
+
+        is_next: if it is of the same log, it follows the file before.
+        """
         segment = parse_segment(self._format, path)
         log = segment.prefix if segment else None
-        if log is None or log != self._log:
+        if log is None or log != self._log or not is_next:
             self.previous = None
             self._earlier = None
         self._log = log

@@ -417,7 +417,10 @@ def draw_numbers(random: np.random.Generator, total: int, count: int) -> np.ndar
 
 
 def selection_options(
-    *, outermost: bool = False, files_only: bool = False, by_number: bool = True
+    *,
+    outermost: bool = False,
+    by_number: bool = True,
+    choose_level: Callable[[Format, Mapping[str, Any]], Format] | None = None,
 ) -> Callable[[Command], Command]:
     """Return a decorator that adds the options to a command with --format.
 
@@ -425,24 +428,23 @@ def selection_options(
 
     Args:
         outermost: the command reads only the outermost frames of the format, and counts bad ones.
-        files_only: the command reads whole files, so it has only the options that select files.
         by_number: the command also has the options that select by number or at random.
+        choose_level: a function of the command's format and its other options that returns the
+            format of the rows to select. None, the default: the format, or with `outermost` its
+            outermost one.
     """
-    options = _make_file_options()
-    if not files_only:
-        options += _make_row_options()
-        if by_number:
-            options += _make_number_options()
+    options = [*_make_file_options(), *_make_row_options()]
+    if by_number:
+        options += _make_number_options()
 
     def decorate(command: Command) -> Command:
         @wraps(command)
         def run(*arguments: Any, format_name: Format, **others: Any) -> Any:
             values = {name: others.pop(name, None) for name in OPTION_NAMES}
-            reads_outermost = outermost or files_only
-            selection = make_selection(
-                format_name.outermost if reads_outermost else format_name,
-                **values,
-            )
+            format = format_name.outermost if outermost else format_name
+            if choose_level is not None:
+                format = choose_level(format_name, others)
+            selection = make_selection(format, **values)
             selection = replace(selection, keeps_bad=outermost)
             return command(*arguments, format_name=format_name, selection=selection, **others)
 

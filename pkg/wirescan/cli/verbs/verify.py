@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping
+from typing import Any
+
 import click
 
 from wirescan.cli.common import (
     DAMAGE,
     DEFAULT_OUTERMOST_FORMAT,
     FAILED,
+    FOUND,
     FormatCommand,
     check_option,
     compute_total_size,
@@ -21,22 +25,27 @@ from wirescan.cli.common import (
 from wirescan.cli.foreign_files import CompressionError
 from wirescan.cli.output import print_message
 from wirescan.cli.progress import Progress
+from wirescan.cli.support.checked_frames import CheckedFrames
 from wirescan.cli.support.findings import Report
-from wirescan.cli.support.selection import Selection, selection_options
+from wirescan.cli.support.selection import FilePart, Selection, selection_options
 from wirescan.core.fault import Fault
 from wirescan.files.translated import find_translator
 from wirescan.frames.errors import FrameError
 from wirescan.frames.format import Format
 from wirescan.frames.limits import Limits
+from wirescan.frames.registry import format_of
+from wirescan.reading.detect import find_inner
 
-HELP = """Report what is damaged, where, and what is lost. Reads everything, and reports every fault
-and every gap.
+HELP = """Report what is damaged, where, and what is lost. Everything is read,
+unless options select a part, and every fault and every gap is reported.
 
 \b
 Examples:
   wirescan verify /var/lib/kafka/orders-0
   wirescan verify --shallow *.log && echo clean
   wirescan verify orders-0 --json | jq 'select(.kind == "damage")'
+  wirescan verify orders-0 --since 2h
+  wirescan verify orders-0 --where 'codec == zstd' --tail 100000
 
 Damage is: a frame with a fault, bytes that are no frame, a cut tail, offsets out of order, a
 missing segment. Information is: missing offsets that compaction may explain, a tail of zeros (a
@@ -58,11 +67,30 @@ A cut tail is a frame that the end of the file cuts. It is normal at the end of 
 a broker that was stopped there truncates it. Every command reports it, and only this one calls it
 damage. A file that holds only such a tail is damage to every command.
 
---offset and --partition select whole files, by their names. There is no --where here: a damaged
-frame has no value that can be trusted, so a condition would hide damage.
+The options that select, such as --where and --offset, verify what `wirescan scan` would read with
+them. Names, indexes and headers exclude files, parts of files and outermost frames, such as
+batches, and are trusted. What they do not exclude is verified whole, also the rows that are not
+selected. A frame that is itself damaged is never excluded. The summary says how many good rows
+are selected, and how many the verified frames have.
+
+With a selection, the files beside a segment are verified only if the whole segment is read, and
+snapshots and missing segments only if all segments are. Offsets are compared within what is read
+without a break. --limit ends after the frame with the last selected row, and --tail begins at most
+about 1 MiB before the first one. --sample is refused: it would exclude no frame.
 
 Exit codes: 0 clean, 1 damage was found, 2 a file cannot be read.
 """
+
+
+def _choose_level(format: Format, options: Mapping[str, Any]) -> Format:
+    """Return the format of the rows that are selected: that which `wirescan scan` reads."""
+    if not options["deep"]:
+        return format.outermost
+    is_found = FOUND in click.get_current_context().meta
+    if not is_found:
+        return format
+    inner = find_inner(format_of(format.name))
+    return format_of(f"{inner.name}?{format.options}" if format.options else inner.name)
 
 
 @click.command(
@@ -72,7 +100,7 @@ Exit codes: 0 clean, 1 damage was found, 2 a file cannot be read.
 @format_option(DEFAULT_OUTERMOST_FORMAT)
 @check_option
 @limits_option
-@selection_options(files_only=True)
+@selection_options(choose_level=_choose_level)
 @click.option(
     "--deep/--shallow",
     default=True,
@@ -98,6 +126,11 @@ def verify(
     as_json: bool,
 ) -> None:
     """Run `wirescan verify`."""
+    if selection.sample is not None:
+        raise click.UsageError(
+            "--sample has no meaning here: frames are verified whole, and a sample of their rows "
+            "excludes none of them. Use --limit, --tail or a condition"
+        )
     failed = False
 
     def fail(message: str) -> None:
@@ -105,28 +138,87 @@ def verify(
         failed = True
         print_message(f"wirescan: {message}")
 
-    files = selection.select_files(resolve_paths(paths, format_name, fail, all_files=True))
+    files = resolve_paths(paths, format_name, fail, all_files=True)
+    selected = selection.select_files(files)
+    finder = _PartFinder(selection, selected, limits, check=check)
     report = Report(
-        format_name, fail, check=check, deep=deep, log_only=log_only, as_json=as_json, limits=limits
+        format_name,
+        fail,
+        check=check,
+        deep=deep,
+        log_only=log_only,
+        as_json=as_json,
+        limits=limits,
+        files=files,
+        checked=finder.checked,
     )
-    with Progress(compute_total_size(files), "verifying") as progress:
-        for path in files:
-            try:
-                report.verify_file(path, progress)
-            except BrokenPipeError:
-                raise
-            except CompressionError as error:
-                report.report_bad_compression(str(error))
-            except (OSError, EOFError) as error:
-                fail(describe_error(error, path))
-            except FrameError as error:
-                # All other damage is a row. A limit ends the command.
-                if find_translator(path) is None or error.fault == Fault.LIMIT:
-                    raise
-                report.report_bad_storage(error)
+    for path in set(files) - set(selected):
+        report.exclude_file(path)
+    with Progress(compute_total_size(selected), "verifying") as progress:
+        for path in selected:
+            _verify_file(path, report, finder, fail, progress)
     if files:
         report.end_log()
         report.print_summary()
     if failed:
         context.exit(FAILED)
     context.exit(DAMAGE if report.damage else 0)
+
+
+def _verify_file(
+    path: str,
+    report: Report,
+    finder: _PartFinder,
+    fail: Callable[[str], None],
+    progress: Progress,
+) -> None:
+    """Verify the selected part of a file. `fail` takes the message if it cannot be read."""
+    try:
+        part = finder.find(path)
+        if part is None:
+            report.exclude_file(path)
+        else:
+            report.verify_part(part, progress)
+    except BrokenPipeError:
+        raise
+    except CompressionError as error:
+        report.report_bad_compression(str(error))
+    except (OSError, EOFError) as error:
+        fail(describe_error(error, path))
+    except FrameError as error:
+        # All other damage is a row. A limit ends the command.
+        if find_translator(path) is None or error.fault == Fault.LIMIT:
+            raise
+        report.report_bad_storage(error)
+
+
+class _PartFinder:
+    """Finds the parts of files to verify. The arguments are those of `Selection.plan`.
+
+    Attributes:
+        checked: chooses the frames to verify; None for all frames of the files.
+    """
+
+    def __init__(self, selection: Selection, files: list[str], limits: Limits, *, check: bool):
+        self._selection = selection
+        self._limits = limits
+        self.checked: CheckedFrames | None = None
+        self._parts: dict[str, FilePart] | None = None  # of --tail
+        if not selection.conditions and not selection.has_choice:
+            return
+        # Damage has no values, so it does not count as a row.
+        plan = selection.plan(files, "skip", limits, check=check)
+        if selection.tail is not None:
+            self._parts = {part.path: part for part in plan.parts}
+        self.checked = CheckedFrames(selection, plan.chooser, check=check, limits=limits)
+
+    def find(self, path: str) -> FilePart | None:
+        """Return the part of a file to verify; None if there is none. Raises OSError."""
+        if self.checked is not None and self.checked.is_done:
+            return None
+        if self._parts is not None:
+            return self._parts.get(path)
+        try:
+            return self._selection.find_part(path, self._limits)
+        except FrameError:
+            return FilePart(path)  # the damage is reported where the whole file is read
