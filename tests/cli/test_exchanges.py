@@ -268,6 +268,22 @@ def test_frames_of_captures_are_selected_by_the_time_of_their_first_packet(verb,
     assert 0 < len(expected) < len(rows)
 
 
+@pytest.mark.parametrize("verb", ["scan", "verify"])
+def test_batches_of_captures_are_selected_by_their_timestamps(verb):
+    path = CORPUS / "pcap" / "kafka.pcap"
+    times = wirescan.scan(str(path), "kafka.batches")["max_timestamp"]
+    middle = int(np.sort(times)[len(times) // 2])
+    expected = np.count_nonzero(times >= middle)
+    assert expected > 0
+    moment = f"{np.datetime64(middle, 'ms')}Z"
+    result = run(verb, path, "--format", "kafka.batches", "--since", moment, "--json")
+    lines = [json.loads(line) for line in result.stdout.splitlines()]
+    assert result.exit_code == 0, result.output
+    assert (len(lines) if verb == "scan" else lines[-1]["selected"]) == expected
+    later = f"{np.datetime64(int(times.max()) + 1, 'ms')}Z"
+    assert run("scan", path, "--format", "kafka.batches", "--since", later, "--json").stdout == ""
+
+
 @pytest.mark.parametrize("paths", [["kafka.pcap", "nats.pcapng"], ["header.pcap"]])
 def test_captures_that_show_no_single_protocol_need_a_format(paths, tmp_path):
     (tmp_path / "header.pcap").write_bytes((CAPTURES / "kafka.pcap").read_bytes()[:24])

@@ -21,6 +21,7 @@ from tests.support.paths import CORPUS, ORDERS
 from wirescan import Fault, FrameError, FrameTable, kafka
 from wirescan.export import parquet
 from wirescan.export.batches import iter_batches
+from wirescan.frames.column_meanings import explain_column
 from wirescan.frames.columns import UNITS
 from wirescan.frames.registry import format_of
 from wirescan.frames.to_arrow import to_batch
@@ -346,6 +347,79 @@ def test_nanoseconds_are_exact():
     assert parse_time("1970-01-01T00:00:01.5+00:00") == 1.5
 
 
+DURATIONS = {
+    "latency > 20ms": Filter("latency", ">", 20_000_000),
+    "latency <= 1.5us": Filter("latency", "<=", 1_500),
+    "latency == 3ns": Filter("latency", "==", 3),
+    "latency in (1min, 2h, 4s)": Filter(
+        "latency", "in", (60_000_000_000, 7_200_000_000_000, 4_000_000_000)
+    ),
+    "latency != -1us": Filter("latency", "!=", -1_000),
+    "latency < 0.5ns": Filter("latency", "<=", 0),  # there is no half a nanosecond
+    "latency == 5": Filter("latency", "==", 5),
+}
+
+
+@pytest.mark.parametrize("text", DURATIONS)
+def test_durations_are_numbers_in_the_unit_of_their_column(text):
+    assert parse(text, "kafka.exchanges") == (DURATIONS[text],)
+    assert parse(text, "kafka.responses?capture=true") == (DURATIONS[text],)
+
+
+def test_durations_of_kafka_are_milliseconds():
+    (condition,) = parse("throttle_time_ms >= 1.5s", "kafka.fetch_response")
+    assert condition == Filter("throttle_time_ms", ">=", 1500)
+    given = [("throttle_time_ms", "==", timedelta(seconds=2)), ("latency", ">", 5)]
+    assert check_filters(given[:1], "kafka.fetch_response")[0].value == 2000
+    (condition,) = check_filters([("latency", "<", timedelta(microseconds=7))], "nats.exchanges")
+    assert condition == Filter("latency", "<", 7_000)
+    with pytest.raises(TypeError, match="holds numbers or durations, and cannot be 'a'"):
+        check_filters([("latency", "<", "a")], "nats.exchanges")
+    with pytest.raises(TypeError, match="holds numbers or times"):
+        check_filters([("timestamp", "<", timedelta(1))], RECORDS)
+
+
+def test_columns_of_kafka_are_durations_if_their_meaning_says_so():
+    names = set()
+    for format in wirescan.formats():
+        described = format_of(format)
+        for name in described.dtype.names if format.startswith("kafka.") else ():
+            is_duration = described.get_column(name).duration is not None
+            assert is_duration == explain_column(described, name).startswith("ms "), name
+            names |= {name} if is_duration else set()
+    assert len(names) > 8
+
+
+def test_rows_are_selected_by_their_latency():
+    table = wirescan.scan(str(CORPUS / "pcap" / "kafka.pcap"), "kafka.exchanges")
+    found = wirescan.where(table, "latency > 20ms and latency < 1s")
+    latencies = table.format.columns["latency"].computed.compute(table)
+    expected = (latencies > 20_000_000) & (latencies < 10**9)
+    assert 0 < len(found) == np.count_nonzero(expected) < len(table)
+
+
+WRONG_UNITS = {
+    ("size > 20ms", RECORDS): r"character 8 .*: 20ms is a duration, and the column size is none: "
+    "bytes in the whole frame",
+    (
+        "timestamp > 5min",
+        RECORDS,
+    ): r"character 13 .*5min is a duration, and the column timestamp is "
+    r"none: .*; write times such as 2026-01-01T12:00",
+    ("latency > 5m", "kafka.exchanges"): r"character 11 .*5m is not understood; units of time are "
+    "ns, us, ms, s, min, h",
+    ("latency > 5 ms", "kafka.exchanges"): r"character 13 .*found ms",
+    ("latency contains 5ms", "kafka.exchanges"): r"character 9 .*has no operator 'contains'",
+}
+
+
+@pytest.mark.parametrize("case", WRONG_UNITS)
+def test_a_unit_that_does_not_fit_is_refused(case):
+    text, format = case
+    with pytest.raises(ValueError, match=WRONG_UNITS[case]):
+        parse_expression(text, format)
+
+
 def test_only_what_is_joined_by_and_prunes():
     conditions = parse('offset >= 100 and (key == "a" or value == "b") and not key starts_with "x"')
     assert [type(condition) for condition in conditions] == [Filter, AnyOf, Not]
@@ -478,7 +552,7 @@ REFUSED = {
     "headers == 5": r"character 9 .*is a list",
     "parent == 5": r"character 8 .*counts within a table",
     "offset == 'a'": r"character 8 .*holds whole numbers",
-    "offset == 12abc": r"character 11 .*12abc is not understood",
+    "offset == 12abc": r"character 11 .*12abc is not understood; units of time are ns, us",
     "offset == 1e9999": r"character 11 .*is not understood",
     f"offset == {'9' * 101}": r"character 11 .*is not understood",
     "offset ~ '5'": r"character 8 .*which has no operator 'matches'",

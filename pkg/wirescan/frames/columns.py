@@ -53,6 +53,7 @@ class Column:
 
     Attributes:
         unit: "ms" or "ns" for times since 1970, which are null where they are -1 ms or 0 ns.
+        duration: "ms" or "ns" for durations. A filter may give them in any unit.
         names: the names of numbers, as an enum or a mapping. Exports have the names in the column
             `kind` and in computed columns. In other columns they have the numbers, and text output
             has the names in lower case.
@@ -74,6 +75,7 @@ class Column:
     """
 
     unit: Literal["ms", "ns"] | None = None
+    duration: Literal["ms", "ns"] | None = field(default=None, kw_only=True)
     names: Mapping[int, str] | type[IntEnum] = field(default_factory=dict)
     is_offset: bool = False
     unset: int = 0

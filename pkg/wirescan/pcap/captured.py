@@ -195,12 +195,13 @@ def _declare(
     compute: Callable[[Any], np.ndarray],
     unit: Literal["ns"] | None = None,
     *,
+    duration: Literal["ns"] | None = None,
     null: int = NO_TIME,
     exported: bool = True,
 ) -> Column:
     """Return a column that follows from the place of a frame."""
     computed = ComputedColumn(compute, ("start", "size", "buffer"), (), "i8", null)
-    return Column(unit=unit, computed=computed, exported=exported)
+    return Column(unit=unit, duration=duration, computed=computed, exported=exported)
 
 
 TLS_FORMAT = "pcap.tls"
@@ -215,7 +216,7 @@ CAPTURE_COLUMNS = {
 }
 # Those that every export of the frames inside has too.
 INHERITED = tuple(name for name, column in CAPTURE_COLUMNS.items() if name != "packet")
-LATENCY = {"latency": _declare(compute_latency, null=NO_LATENCY)}
+LATENCY = {"latency": _declare(compute_latency, duration="ns", null=NO_LATENCY)}
 MEANINGS = {
     "latency": "nanoseconds from the last byte of the question to the first byte of this answer",
     "time": "when the packet with the first byte of the frame was captured",

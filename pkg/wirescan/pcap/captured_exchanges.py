@@ -70,7 +70,7 @@ DIRECTION = ComputedColumn(lambda table: table["kind"], ("kind",), (), "u1", 0)
 COLUMNS = {
     **dict.fromkeys(("time", "request_end", "response_time", "time_end"), TIME),
     "position": Column(local=True),
-    "latency": Column(computed=LATENCY, exported=True),
+    "latency": Column(duration="ns", computed=LATENCY, exported=True),
     "direction": Column(computed=DIRECTION, names=Direction, exported=True),
     **dict.fromkeys(("connection", "client", "server"), Column(inherited=True)),
 }

@@ -10,7 +10,7 @@
                | column ("starts_with" | "ends_with" | "contains") text
                | column                              a flag, such as is_control
     value      = text | b"bytes" | 0xdeadbeef | number | 2026-01-01[T12:00[:00[.5]][Z]] | name
-               | "true" | "false"
+               | number("ns" | "us" | "ms" | "s" | "min" | "h") | "true" | "false"
 
 Columns and null are those of `filters.py`: a comparison with null is neither true nor false, and a
 row passes only if the condition is true of it. The text is never run as Python.
@@ -18,7 +18,7 @@ row passes only if the condition is true of it. The text is never run as Python.
 Text is in quotation marks of either kind, and may have the escapes of ESCAPES. A regular expression
 has only those of `re`. Text for a column of bytes means its UTF-8. 0x... is bytes for a column of
 bytes and a number for others. A number that has a name, such as a codec, may be given by it, in any
-case if that is unambiguous.
+case if that is unambiguous. A number with a unit, such as 20ms, is for columns that are durations.
 """
 
 from __future__ import annotations
@@ -29,6 +29,7 @@ from datetime import datetime, timedelta, timezone
 from fractions import Fraction
 from typing import Any, NamedTuple
 
+from wirescan.frames.column_meanings import explain_column
 from wirescan.frames.columns import FAULT, UNITS, ColumnDescription, ColumnKind
 from wirescan.frames.escape import make_visible
 from wirescan.frames.fault_names import FAULT_NAMES
@@ -61,6 +62,7 @@ TOKEN = re.compile(
         (?:T[0-9]{2}(?::?[0-9]{2}){0,2}(?:[.,][0-9]{1,9})?(?:Z|[+-][0-9]{2}:?[0-9]{2})?)?(?!\w))
     | (?P<hex>0[xX][0-9a-fA-F]+(?!\w))
     | (?P<number>[+-]?[0-9]{1,100}(?:\.[0-9]{1,100})?(?:[eE][+-]?[0-9]{1,3})?(?![\w.]))
+    | (?P<duration>[+-]?[0-9]{1,100}(?:\.[0-9]{1,100})?[^\W\d]\w*)
     | (?P<name>[^\W\d]\w*)
     | (?P<symbol>==|!=|<=|>=|!~|[<>~(),])
     """,
@@ -70,6 +72,16 @@ COMPARISONS = ("==", "!=", "<", "<=", ">", ">=")
 MATCHES = {"~": "matches", "!~": "not matches"}
 OPERATORS = (*COMPARISONS, *MATCHES, "in", "not in", "is null", *SUBSTRING_OPS)
 FLAGS = {"true": 1, "false": 0}
+# Units of durations, in seconds.
+DURATIONS = {
+    "ns": Fraction(1, 10**9),
+    "us": Fraction(1, 10**6),
+    "ms": Fraction(1, 10**3),
+    "s": Fraction(1),
+    "min": Fraction(60),
+    "h": Fraction(3600),
+}
+DURATION = re.compile(r"([+-]?[0-9]+(?:\.[0-9]+)?)(\w+)")
 KEYWORDS = ("and", "or", "not", "in", "is", "null", *FLAGS)
 # An escape in text; in text also \uXXXX, in bytes also \xNN.
 ESCAPE = re.compile(r"\\(?:x[0-9a-fA-F]{2}|u[0-9a-fA-F]{4}|.)", re.DOTALL)
@@ -350,6 +362,8 @@ class _Parser:
             return int(token.text) if token.text.lstrip("+-").isdigit() else Fraction(token.text)
         if token.kind == "time":
             return self._read_time(column, token.text, token)
+        if token.kind == "duration":
+            return self._read_duration(column, token)
         if column.kind is ColumnKind.FLAG and token.text.lower() in FLAGS:
             return FLAGS[token.text.lower()]
         if names:
@@ -409,6 +423,30 @@ class _Parser:
             return parse_time(text) * UNITS[unit]
         except ValueError as error:
             raise self._make_error(str(error), token.at) from None
+
+    def _read_duration(self, column: ColumnDescription, token: Token) -> Fraction:
+        """Return a number with a unit of time in the unit of a column."""
+        match = DURATION.fullmatch(token.text)
+        assert match is not None  # by TOKEN
+        if match[2] not in DURATIONS:
+            raise self._make_error(
+                f"{_show(token)} is not understood; units of time are {', '.join(DURATIONS)}",
+                token.at,
+            )
+        unit = column.declared.duration
+        if unit is None:
+            raise self._make_error(
+                f"{_show(token)} is a duration, and the column {column.name} is none"
+                + self._describe_meaning(column),
+                token.at,
+            )
+        return Fraction(match[1]) * DURATIONS[match[2]] * UNITS[unit]
+
+    def _describe_meaning(self, column: ColumnDescription) -> str:
+        """Return what a column means, as the end of a message; "" if its format does not say it."""
+        meaning = explain_column(column.owner or self._format, column.name)
+        hint = "; write times such as 2026-01-01T12:00" if column.declared.unit else ""
+        return f": {meaning}{hint}" if meaning else hint
 
     def _unescape(self, token: Token, *, is_bytes: bool) -> str:
         """Return the characters of a token in quotation marks; those of bytes are below U+0100."""

@@ -98,7 +98,8 @@ class Filter(NamedTuple):
     Attributes:
         column: the name of the column.
         op: one of OPS.
-        value: an int, bytes, str, bool or datetime (UTC if it has no time zone). "in" and
+        value: an int, bytes, str, bool, datetime (UTC if it has no time zone), or timedelta for a
+            column that is a duration. "in" and
             "not in" take several, "is_null" and "is_not_null" none. Text for a column of bytes
             means its UTF-8. "matches" and "not matches" take a regular expression in RE2's syntax:
             bytes, str or compiled.
@@ -510,6 +511,7 @@ def _convert_value(name: str, column: ColumnDescription, value: Any) -> Any:
     """Convert a value to the type of a column's rows. Raises TypeError if it has another type."""
     kind = VALUE_TYPES.get(column.kind, "number")
     unit = column.declared.unit
+    duration = column.declared.duration
     if kind == "bytes":
         value = value.encode() if isinstance(value, str) else value
         if isinstance(value, (bytes, bytearray, memoryview)):
@@ -519,6 +521,8 @@ def _convert_value(name: str, column: ColumnDescription, value: Any) -> Any:
             return value
     elif unit and isinstance(value, datetime):
         return _convert_time(value, UNITS[unit])
+    elif duration and isinstance(value, timedelta):
+        return _convert_duration(value, UNITS[duration])
     elif isinstance(value, (Real, Decimal, np.bool_)):
         with suppress(OverflowError):
             if kind == "float":
@@ -526,7 +530,9 @@ def _convert_value(name: str, column: ColumnDescription, value: Any) -> Any:
             if isinstance(value, Rational) or math.isfinite(value):
                 exact = value if isinstance(value, (Rational, Decimal)) else float(value)
                 return _simplify(Fraction(exact))
-    expected = "numbers or times" if unit else VALUE_NAMES.get(kind, kind)
+    expected = VALUE_NAMES.get(kind, kind)
+    if unit or duration:
+        expected = "numbers or times" if unit else "numbers or durations"
     hint = " (null is asked for by is_null)" if value is None else ""
     raise TypeError(f"column {name!r} holds {expected}, and cannot be {value!r}{hint}")
 
@@ -535,7 +541,12 @@ def _convert_time(time: datetime, unit: int) -> int | Fraction:
     """Return the units since 1970 of a time."""
     if not time.tzinfo:
         time = time.replace(tzinfo=timezone.utc)
-    microseconds = (time - EPOCH) // timedelta(microseconds=1)
+    return _convert_duration(time - EPOCH, unit)
+
+
+def _convert_duration(duration: timedelta, unit: int) -> int | Fraction:
+    """Return a duration as a number of units. unit: how many make a second."""
+    microseconds = duration // timedelta(microseconds=1)
     return _simplify(Fraction(microseconds * unit, 10**6))
 
 

@@ -635,7 +635,8 @@ def _find_time_column(format: Format, option: str) -> tuple[str, str]:
     """Return the column of times of a format, or of the nearest one around it, and its unit."""
     for level in _list_levels(format):
         times = {name: column.unit for name, column in level.columns.items() if column.unit}
-        log = level.storage.log
+        # In a capture these frames are no log. They have the same times.
+        log = level.storage.log or format_of(level.name).storage.log
         if log is not None and log.time is not None:
             times = {log.time: times[log.time]}
         elif CAPTURE_TIME in times:

@@ -16,7 +16,7 @@ HELP = """Print requests with their responses and the times between them, from c
 \b
 Examples:
   wirescan exchanges kafka.pcap
-  wirescan exchanges kafka.pcap --where 'latency > 100000000'
+  wirescan exchanges kafka.pcap --where 'latency > 100ms'
   wirescan exchanges rpc.pcap --format thrift.exchanges --json --columns time,method,latency
   tcpdump -i any -U -w - port 4222 | wirescan exchanges - --format nats.exchanges
   wirescan stat kafka.pcap --format kafka.exchanges        quantiles for each API

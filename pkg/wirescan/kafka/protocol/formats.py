@@ -505,6 +505,20 @@ ENUMS: dict[str, type[IntEnum]] = {
     "partition_error_code": ErrorCode,
     "topic_config_error_code": ErrorCode,
 }
+# The numbers that are durations in ms. Others that end with "_ms" are times.
+DURATIONS = {
+    "heartbeat_interval_ms",
+    "max_wait_ms",
+    "rebalance_timeout",
+    "rebalance_timeout_ms",
+    "retention_time_ms",
+    "session_lifetime_ms",
+    "session_timeout",
+    "session_timeout_ms",
+    "throttle_time_ms",
+    "timeout_ms",
+    "transaction_timeout_ms",
+}
 LONG_TEXTS = ("documentation",)  # texts that do not identify a struct
 
 
@@ -552,9 +566,14 @@ def _make_formats(
 def _declare_columns(level: Level, inherited: tuple[str, ...]) -> dict[str, Column]:
     """Return what the columns of a level mean, and those of enclosing levels in its exports."""
     columns = {
-        name: Column(names=ENUMS.get(name, {}), is_offset=name.endswith("offset"), unset=default)
+        name: Column(
+            duration="ms" if name in DURATIONS else None,
+            names=ENUMS.get(name, {}),
+            is_offset=name.endswith("offset"),
+            unset=default,
+        )
         for name, _, default in level.columns
-        if default or name in ENUMS or name.endswith("offset")
+        if default or name in ENUMS or name in DURATIONS or name.endswith("offset")
     }
     for name, field in iter_flat_fields(level.fields):
         if field.type.startswith("[]") and not field.is_array:
