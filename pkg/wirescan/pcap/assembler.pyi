@@ -14,6 +14,8 @@ STREAM: Final[np.dtype[np.void]]
 SEGMENT: Final[np.dtype[np.void]]
 ENDPOINTS: Final[int]
 
+def is_much_new(ready: int, emitted: int) -> bool: ...
+
 class Assembler:
     packets: int
     def __new__(

@@ -30,6 +30,7 @@ from wirescan.core cimport (
 from wirescan.core.loop import flat, lie_inside
 from wirescan.core.rows cimport Block
 from wirescan.core.rows import addresses
+from wirescan.pcap.block cimport CACHE_LINE
 from wirescan.pcap.byte_nodes cimport (
     FREE_STEPS, NODE_COST, NodeArena, STEPS_PER_PACKET, append, drop, drop_piece, free_arena,
     give_up_missing, has_room, hold, make_node, move_held, own_borrowed)
@@ -61,12 +62,11 @@ cdef object stream_struct = np.asarray(<Stream[:1]>&_stream).dtype
 ENDPOINTS = 2 * ADDRESS         # bytes of the two addresses of a flow, the client's first
 
 cdef enum:
-    SMALL = 1 << 16             # bytes of a direction that are always given again
+    SMALL = 1 << 16             # bytes that are always given again
     AGAIN = 8                   # more bytes are given again when they grew by this part
     WINDOW = 1 << 30            # the largest window of TCP: a later byte is no byte of the stream
     PATIENCE_PACKETS = 64       # of the connection, for which acknowledged bytes may come later
     PATIENCE = 1000000000       # ns, the same
-    CACHE_LINE = 64
     PREFETCH_BYTES = 2048       # of a packet, at most
     PREFETCH_PACKETS = 8        # packets between the one that is followed and the prefetched one
 
@@ -686,8 +686,11 @@ cdef inline void prefetch_bytes(const uint8_t* at, uint32_t size) noexcept nogil
         at += CACHE_LINE
 
 
-cdef inline bint is_much_new(uint64_t ready, uint64_t emitted) noexcept nogil:
-    # Return whether a side's bytes are returned again: few are ready, or enough of them are new.
+cpdef inline bint is_much_new(uint64_t ready, uint64_t emitted) noexcept nogil:
+    """Return whether bytes are given again: few of them are ready, or enough of them are new.
+
+    ready: all bytes. emitted: those that were given before.
+    """
     return ready <= SMALL or ready - emitted >= emitted // AGAIN
 
 

@@ -17,7 +17,7 @@ import numpy as np
 from wirescan.core.loop import lie_inside
 from wirescan.files.source import view_of
 from wirescan.frames.table import FrameTable
-from wirescan.pcap.assembler import SEGMENT, STREAM
+from wirescan.pcap.assembler import SEGMENT, STREAM, is_much_new
 from wirescan.pcap.constants import Direction
 from wirescan.pcap.flow_tables import make_streams
 from wirescan.pcap.tls_connection import CLIENT, Span, TlsConnection, TlsSide
@@ -32,8 +32,6 @@ logger = logging.getLogger(__name__)
 TLS_SIDE = 1
 OTHER_SIDE = 2
 UNREAD_SIDE = 3  # its connection has no secrets, and is not read any more
-SMALL = 1 << 16  # bytes of a connection that are always given again
-AGAIN = 8  # more bytes are given again when they grew by this part
 UNREAD = (
     Decryption.NO_HANDSHAKE,
     Decryption.NO_SECRET,
@@ -423,7 +421,7 @@ class _DecryptedTable:
         emitted = sum(side.plain.emitted for side in sides)
         is_due = everything or any(side.plain.has_end for side in sides)
         # A response must not come before the end of its request: see `Assembler.take`.
-        if is_due or size <= SMALL or size - emitted >= emitted // AGAIN:
+        if is_due or is_much_new(size, emitted):
             for side in sides:
                 self._add_side(side, flow)
 
