@@ -2,9 +2,7 @@
 
 import json
 import struct
-from dataclasses import replace
 
-import numpy as np
 import pytest
 from click.testing import CliRunner
 
@@ -12,10 +10,7 @@ import wirescan
 import wirescan_resp as resp
 from wirescan import pcap
 from wirescan.cli.main import main
-from wirescan.frames.exchange import PairedFrames
-from wirescan.pcap.captured_exchanges import make_formats
 from wirescan.reading.chunked import iter_tables
-from wirescan_resp.exchanges import EXCHANGES
 
 STEP = 1_000_000  # ns between packets
 OK = resp.encode(resp.Text("OK"))
@@ -99,32 +94,3 @@ def test_the_command_counts_exchanges_and_errors(tmp_path):
     }
     result = CliRunner().invoke(main, ["exchanges", str(path), "--json", "--columns", "name"])
     assert len(result.stdout.splitlines()) == 4
-
-
-@pytest.mark.parametrize(
-    "change, message",
-    [
-        (lambda pairs: replace(pairs, responses=pairs.responses[1:]), "responses has 3 rows"),
-        (lambda pairs: replace(pairs, is_awaited=np.ones(9, bool)), "is_awaited has 9 rows"),
-        (lambda pairs: replace(pairs, responses=pairs.responses + 99), "pair returned row 103"),
-        (
-            lambda pairs: PairedFrames(pairs.requests, pairs.responses, np.zeros(4, "i8")),
-            "the dtype of make_rows",
-        ),
-    ],
-)
-def test_a_wrong_result_of_pair_is_an_error(monkeypatch, change, message):
-    def pair(*arguments, **options):
-        return change(EXCHANGES.pair(*arguments, **options))
-
-    format = replace(resp.FRAMES, exchange=replace(EXCHANGES, pair=pair))
-    (exchanges,) = make_formats([format])
-    with pytest.raises(ValueError, match=f"resp.exchanges: .*{message}"):
-        exchanges.open(make_capture(*PIPELINE))
-
-
-def test_a_column_of_all_exchanges_is_refused():
-    columns = np.dtype([("time", "i8")])
-    format = replace(resp.FRAMES, exchange=replace(EXCHANGES, dtype=columns))
-    with pytest.raises(ValueError, match="all exchanges have a column 'time' already"):
-        make_formats([format])
