@@ -7,6 +7,7 @@ import pytest
 
 import wirescan
 from tests.support.captured_conversations import CASES, converse, produce, read_in_pieces, simulate
+from tests.support.frame_values import PLACE_NAMES, list_values, scan_alone
 from tests.support.simulated_capture import ACK, PSH, STEP, Connection, SimulatedCapture
 from wirescan import Fault, FrameError, FrameTable, Limits, kafka, liftbridge, nats, pcap
 from wirescan.frames.registry import format_of
@@ -16,19 +17,6 @@ from wirescan.reading.chunked import iter_tables
 MESSAGES = "liftbridge.messages"
 API_VERSIONS = bytes(kafka.encode_request("ApiVersions", 0))
 BATCH = bytes(kafka.encode_batch([{"key": b"k", "value": b"v"}]))
-PLACE_NAMES = ("start", "parent", "buffer")
-
-
-def list_values(rows):
-    """Return the rows without the columns that say where the frames are."""
-    names = [name for name in rows.dtype.names if name not in PLACE_NAMES]
-    return rows[names].tolist()
-
-
-def scan_alone(format, pairs, side):
-    """Return the values of the frames that one side of each connection sent."""
-    scan = wirescan.formats()[format].read
-    return [list_values(scan(pair[side], errors="mark").rows) for pair in pairs]
 
 
 @pytest.mark.parametrize("seed", [None, 1, 2])

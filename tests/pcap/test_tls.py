@@ -11,6 +11,7 @@ import pytest
 
 import wirescan
 from tests.support.command import run
+from tests.support.frame_values import list_values, scan_alone
 from tests.support.simulated_capture import SimulatedCapture, shuffle_packets
 from tests.support.tls_connections import (
     CLIENT,
@@ -21,7 +22,7 @@ from tests.support.tls_connections import (
     record_tls,
     simulate_tls,
 )
-from tests.support.tls_frames import PAIRS, describe, list_values, record_pair, scan_alone
+from tests.support.tls_frames import PAIRS, describe, record_pair
 from wirescan import Fault, FrameError, kafka, pcap
 from wirescan.frames.registry import make_spec
 from wirescan.pcap.tls_ciphers import SUITES as SUITES_BY_VERSION

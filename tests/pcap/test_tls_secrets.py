@@ -6,9 +6,10 @@ import sys
 import pytest
 
 import wirescan
+from tests.support.frame_values import list_values, scan_alone
 from tests.support.simulated_capture import SimulatedCapture
 from tests.support.tls_connections import CLIENT, SERVER, make_connection, record_tls, simulate_tls
-from tests.support.tls_frames import PAIRS, describe, list_values, record_pair, scan_alone
+from tests.support.tls_frames import PAIRS, describe, record_pair
 from wirescan import Fault, pcap
 from wirescan.frames.registry import make_spec
 from wirescan.pcap.tls_keys import KeyLog

@@ -5,6 +5,7 @@ import struct
 import pytest
 
 import wirescan
+from tests.support.frame_values import list_values
 from tests.support.paths import CORPUS
 from tests.support.simulated_capture import SimulatedCapture
 from tests.support.tls_connections import (
@@ -15,7 +16,7 @@ from tests.support.tls_connections import (
     record_tls,
     simulate_tls,
 )
-from tests.support.tls_frames import PAIRS, describe, list_values
+from tests.support.tls_frames import PAIRS, describe
 from wirescan import Fault, pcap
 from wirescan.frames.registry import make_spec
 from wirescan.pcap.tls_records import PLAIN_SIZE

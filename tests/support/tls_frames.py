@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from pathlib import Path
 
-import wirescan
 from tests.support.paths import CORPUS
 from tests.support.tls_connections import CLIENT, SERVER, record_tls
 
@@ -13,19 +12,6 @@ PAIRS = [
     (path.read_bytes(), Path(str(path).replace("requests", "responses")).read_bytes())
     for path in sorted(STREAMS.glob("*.requests*"))[:3]
 ]
-PLACE_NAMES = ("start", "parent", "buffer")
-
-
-def list_values(rows):
-    """Return the rows without the columns that say where the frames are."""
-    names = [name for name in rows.dtype.names if name not in PLACE_NAMES]
-    return rows[names].tolist()
-
-
-def scan_alone(format, pairs, side):
-    """Return the values of the frames that one side of each connection sent."""
-    scan = wirescan.formats()[format].read
-    return [list_values(scan(pair[side], errors="mark").rows) for pair in pairs]
 
 
 def record_pair(directory, pair=PAIRS[0], **options):
