@@ -375,8 +375,13 @@ def list_headers(buffer, record, parent=0):
 
     `buffer` holds the bytes that the row points into.
     """
+    return list_headers_with(read_header, Window, buffer, record, parent)
+
+
+def list_headers_with(read_header, window_type, buffer, record, parent):
+    """Return the rows of the headers of a record. `read_header` reads one of them into its row."""
     start = record["start"] + record["headers_at"]
-    window = Window(buffer, start, record["start"] + record["size"])
+    window = window_type(buffer, start, record["start"] + record["size"])
     blank = HEADER | dict(parent=parent, buffer=record["buffer"])
     rows = []
 

@@ -27,13 +27,13 @@ from tests.reference.kafka import (
     BAD_CODEC,
     BAD_COUNT,
     HEAD,
-    HEADER,
     LEFTOVER,
     NOT_A_FRAME,
     OK,
     RECORD,
     SHORT,
     TRUNCATED,
+    list_headers_with,
 )
 from tests.reference.window import BadBytesError, Window
 
@@ -197,29 +197,7 @@ def list_headers(buffer, record, parent=0):
 
     `buffer` holds the bytes that the row points into.
     """
-    start = record["start"] + record["headers_at"]
-    window = LittleWindow(buffer, start, record["start"] + record["size"])
-    blank = HEADER | dict(parent=parent, buffer=record["buffer"])
-    rows = []
-
-    def add_rest(fault):
-        rows.append(blank | dict(start=window.at, size=window.left, fault=fault))
-        return rows
-
-    if record["fault"]:
-        return add_rest(record["fault"])
-    for _ in range(record["header_count"]):
-        if not window.left:
-            return add_rest(BAD_COUNT)
-        row = blank | dict(start=window.at)
-        rows.append(row)
-        try:
-            read_header(window, row)
-        except BadBytesError as bad:
-            row |= dict(size=window.end - row["start"], fault=bad.fault)
-            return rows  # a header has no length, so the rest is lost
-        row["size"] = window.at - row["start"]
-    return add_rest(BAD_COUNT) if record["header_count"] and window.left else rows
+    return list_headers_with(read_header, LittleWindow, buffer, record, parent)
 
 
 def read_header(window, row):
