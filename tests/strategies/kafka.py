@@ -20,6 +20,7 @@ from crc32c import crc32c
 
 from tests.reference import kafka_resync
 from tests.strategies import shared as st
+from tests.strategies.byte_changes import BYTE_CHANGES, change_bytes
 from wirescan.kafka.encode.records import Record, encode_batch, encode_message_set
 
 I16, I32, I64 = (st.integers(-(1 << bits), (1 << bits) - 1) for bits in (15, 31, 63))
@@ -213,16 +214,8 @@ def mutations(draw, raw, steps=4):
         at = draw(st.integers(0, len(raw) - 1))
         kinds = ("flip", "byte", "cut", "tail", "insert", "length", "length", "small")
         kind = draw(st.sampled_from(kinds))
-        if kind == "flip":
-            out[at] ^= 1 << draw(st.integers(0, 7))
-        elif kind == "byte":
-            out[at] = draw(SET_BYTES)
-        elif kind == "cut":
-            del out[at : at + draw(st.integers(1, 20))]
-        elif kind == "tail":
-            del out[at:]
-        elif kind == "insert":
-            out[at:at] = draw(INSERTED)
+        if kind in BYTE_CHANGES:
+            change_bytes(draw, out, at, kind, inserted=INSERTED, values=SET_BYTES, longest=20)
         elif kind == "length":
             at = draw(st.sampled_from(list(find_length_positions(raw)) or [min(at, len(raw) - 4)]))
             (true,) = struct.unpack_from(">i", raw, at)

@@ -14,6 +14,7 @@ import zstandard
 
 from tests.strategies import kafka
 from tests.strategies import shared as st
+from tests.strategies.byte_changes import BYTE_CHANGES, change_bytes
 from tests.support.kbak_records import encode_record, encode_segment
 
 NONE, ZSTD, LZ4 = 0, 1, 2
@@ -86,16 +87,16 @@ def mutations(draw, raw, number_form="<I"):
     for _ in range(draw(st.integers(1, 3))):
         at = draw(st.integers(0, max(len(out) - 1, 0)))
         kind = draw(st.sampled_from(("flip", "byte", "cut", "tail", "insert", "size")))
-        if kind == "flip" and out:
-            out[at] ^= 1 << draw(st.integers(0, 7))
-        elif kind == "byte" and out:
-            out[at] = draw(kafka.SET_BYTES)
-        elif kind == "cut":
-            del out[at : at + draw(st.integers(1, 20))]
-        elif kind == "tail":
-            del out[at:]
-        elif kind == "insert":
-            out[at:at] = draw(kafka.INSERTED)
+        if kind in BYTE_CHANGES:
+            change_bytes(
+                draw,
+                out,
+                at,
+                kind,
+                inserted=kafka.INSERTED,
+                values=kafka.SET_BYTES,
+                longest=20,
+            )
         elif kind == "size" and len(out) >= 4:
             at = min(at, len(out) - 4)
             number = draw(st.sampled_from((*kafka.EXTREMES, len(out), len(out) - 4)))

@@ -13,6 +13,7 @@ from crc32c import crc32c
 
 from tests.strategies import kafka
 from tests.strategies import shared as st
+from tests.strategies.byte_changes import BYTE_CHANGES, change_bytes
 from wirescan.kafka.encode.records import encode_batch
 
 RAFT_DATA = 1
@@ -87,16 +88,10 @@ def mutations(draw, raw):
         out = bytearray(raw)
         at = draw(st.integers(0, len(raw) - 4))
         kind = draw(st.sampled_from(("flip", "byte", "cut", "tail", "insert", "size", "count")))
-        if kind == "flip":
-            out[at] ^= 1 << draw(st.integers(0, 7))
-        elif kind == "byte":
-            out[at] = draw(kafka.SET_BYTES)
-        elif kind == "cut":
-            del out[at : at + draw(st.integers(1, 20))]
-        elif kind == "tail":
-            del out[at:]
-        elif kind == "insert":
-            out[at:at] = draw(kafka.INSERTED)
+        if kind in BYTE_CHANGES:
+            change_bytes(
+                draw, out, at, kind, inserted=kafka.INSERTED, values=kafka.SET_BYTES, longest=20
+            )
         else:
             start = draw(st.sampled_from([start for start, _ in find_batches(raw)] or [0]))
             position = start + (4 if kind == "size" else 57)

@@ -20,6 +20,7 @@ from crc32c import crc32c
 
 from tests.strategies import nats
 from tests.strategies import shared as st
+from tests.strategies.byte_changes import BYTE_CHANGES, change_bytes
 
 MAGIC = b"\xb9\x0e\x43\xb4"
 
@@ -438,16 +439,8 @@ def mutations(draw, raw, steps=3):
         out = bytearray(raw)
         at = draw(st.integers(0, len(raw) - 1))
         kind = draw(st.sampled_from(("flip", "byte", "cut", "tail", "insert", "number")))
-        if kind == "flip":
-            out[at] ^= 1 << draw(st.integers(0, 7))
-        elif kind == "byte":
-            out[at] = draw(SET_BYTES)
-        elif kind == "cut":
-            del out[at : at + draw(st.integers(1, 12))]
-        elif kind == "tail":
-            del out[at:]
-        elif kind == "insert":
-            out[at:at] = draw(INSERTED)
+        if kind in BYTE_CHANGES:
+            change_bytes(draw, out, at, kind, inserted=INSERTED, values=SET_BYTES, longest=12)
         else:
             at = min(at, len(raw) - 4)
             left = len(raw) - at

@@ -16,6 +16,7 @@ import struct
 import zlib
 
 from tests.strategies import shared as st
+from tests.strategies.byte_changes import BYTE_CHANGES, change_bytes
 
 MOST_PAIRS = (2**32 - 11) // 8  # whose lengths fit into a frame of 32 bits
 EXTREMES = (
@@ -164,16 +165,10 @@ def mutations(draw, raw, steps=3):
         at = draw(st.integers(0, len(raw) - 1))
         kinds = ("flip", "byte", "cut", "tail", "insert", "number", "number", "letter")
         kind = draw(st.sampled_from(kinds))
-        if kind == "flip":
-            out[at] ^= 1 << draw(st.integers(0, 7))
-        elif kind == "byte":
-            out[at] = draw(SET_BYTES)
-        elif kind == "cut":
-            del out[at : at + draw(st.integers(1, 12))]
-        elif kind == "tail":
-            del out[at:]
-        elif kind == "insert":
-            out[at:at] = draw(inserted_bytes())
+        if kind in BYTE_CHANGES:
+            change_bytes(
+                draw, out, at, kind, inserted=inserted_bytes(), values=SET_BYTES, longest=12
+            )
         elif kind == "number":
             at = draw(st.sampled_from(list(find_numbers(raw)) or [min(at, len(raw) - 4)]))
             (true,) = struct.unpack_from(">I", raw, at)

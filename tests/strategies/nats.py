@@ -11,6 +11,7 @@ GOLDEN                                  small good streams, one of each kind
 """
 
 from tests.strategies import shared as st
+from tests.strategies.byte_changes import BYTE_CHANGES, change_bytes
 
 # ---- messages
 
@@ -200,17 +201,11 @@ def mutations(draw, raw, steps=3):
         at = draw(st.integers(0, len(raw) - 1))
         kinds = ("flip", "run", "insert", "cut", "tail", "number", "number", "message")
         kind = draw(st.sampled_from(kinds))
-        if kind == "flip":
-            out[at] ^= 1 << draw(st.integers(0, 7))
+        if kind in BYTE_CHANGES:
+            change_bytes(draw, out, at, kind, inserted=INSERTED, longest=8)
         elif kind == "run":
             run = draw(st.sampled_from(RUNS))
             out[at : at + len(run)] = run
-        elif kind == "insert":
-            out[at:at] = draw(INSERTED)
-        elif kind == "cut":
-            del out[at : at + draw(st.integers(1, 8))]
-        elif kind == "tail":
-            del out[at:]
         elif kind == "number":
             begin, end = draw(st.sampled_from(find_numbers(raw) or [(at, at)]))
             near = [b"%d" % (int(raw[begin:end] or b"0") + step) for step in (-1, 1, 2)]

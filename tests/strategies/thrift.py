@@ -39,6 +39,7 @@ from tests.reference.thrift_payload import (
     VALUE,
 )
 from tests.strategies import shared as st
+from tests.strategies.byte_changes import BYTE_CHANGES, change_bytes
 
 COMPACT_TYPE = {
     BYTE: 3,
@@ -552,17 +553,11 @@ def mutations(draw, raw, steps=3):
         out = bytearray(raw)
         at = draw(st.integers(0, len(raw) - 1))
         kind = draw(st.sampled_from(DAMAGES))
-        if kind == "flip":
-            out[at] ^= 1 << draw(st.integers(0, 7))
+        if kind in BYTE_CHANGES:
+            change_bytes(draw, out, at, kind, inserted=INSERTED, longest=8)
         elif kind == "run":
             run = draw(st.sampled_from(RUNS))
             out[at : at + len(run)] = run
-        elif kind == "insert":
-            out[at:at] = draw(INSERTED)
-        elif kind == "cut":
-            del out[at : at + draw(st.integers(1, 8))]
-        elif kind == "tail":
-            del out[at:]
         elif kind == "frame":
             out[at:at] = draw(frames())
         elif kind == "length" and len(raw) >= 4:
