@@ -15,8 +15,9 @@ from tests.support.captured_conversations import (
     produce,
     publish,
 )
+from tests.support.damaged_captures import find_packet_borders, make_damaged_capture
 from tests.support.simulated_capture import ACK, Connection, SimulatedCapture
-from wirescan import Limits, kafka, liftbridge, lumberjack, nats, pcap, thrift
+from wirescan import Limits, kafka, liftbridge, lumberjack, nats, thrift
 from wirescan.frames.registry import format_of
 from wirescan.reading.chunked import scan_nested
 
@@ -170,12 +171,203 @@ def test_chunk_borders_change_nothing(name, turns, borders):
     assert read_chunks(raw, name, range(24, len(raw), 1500)) == expected
 
 
+# The formats of the cases, and those of single messages.
+DAMAGED_CASES = {
+    **{name: CASES[name] for name in CASES if name != "kafka.responses"},
+    "kafka.responses?capture=true": CASES["kafka.responses"],
+    "kafka.requests?capture=true": CASES["kafka.responses"],
+    "lumberjack.frames?capture=true": CASES["lumberjack.exchanges"],
+    "thrift.messages?capture=true": CASES["thrift.exchanges"],
+    "nats.messages?capture=true": CASES["nats.exchanges"],
+}
+
+
+@pytest.mark.parametrize("name", DAMAGED_CASES)
+@settings(deadline=None, suppress_health_check=list(HealthCheck))
+@given(seed=st.integers(0, 1 << 32), borders=BORDERS)
+def test_chunk_borders_change_nothing_in_damaged_captures(name, seed, borders):
+    """Packets are lost or out of order, and the captures begin inside connections."""
+    messages, port, first = DAMAGED_CASES[name]
+    capture = make_damaged_capture(messages, port, first, seed)
+    raw = capture.to_pcap()
+    expected = sorted(map(repr, list_values(wirescan.scan(raw, name, errors="mark"))))
+    assert read_chunks(raw, name, find_packet_borders(capture)) == expected
+    assert read_chunks(raw, name, borders) == expected
+
+
 def read_each_packet(capture, name):
     """Return the values of the rows of a capture that is read packet by packet, and as a whole."""
     raw = capture.to_pcap()
-    borders = [len(pcap.encode_pcap(capture.packets[:n])) for n in range(len(capture.packets))]
     whole = wirescan.scan(raw, name, errors="mark")
-    return read_chunks(raw, name, borders), sorted(map(repr, list_values(whole)))
+    pieces = read_chunks(raw, name, find_packet_borders(capture))
+    return pieces, sorted(map(repr, list_values(whole)))
+
+
+def send_packets(capture, connection, side, data, size):
+    """Add the packets of bytes, and return them."""
+    first = len(capture.packets)
+    capture.send(connection, side, bytes(data), size=size)
+    packets = capture.packets[first:]
+    del capture.packets[first:]
+    return packets
+
+
+def test_responses_out_of_order_answer_the_requests_before_them():
+    """The first byte of a later response is captured before that of an earlier one."""
+    capture = SimulatedCapture()
+    connection = Connection(CLIENT, (SERVER, 9090))
+    capture.connect(connection)
+    call = thrift.encode_framed(thrift.encode_message("add", thrift.MessageType.CALL, 1))
+    reply = thrift.encode_framed(thrift.encode_message("add", thrift.MessageType.REPLY, 1))
+    capture.send(connection, 0, call)
+    late = send_packets(capture, connection, 1, reply, 1448)
+    early = send_packets(capture, connection, 1, reply, 10)
+    second = send_packets(capture, connection, 0, call, 1448)
+    capture.packets += [early[0], *second, *late, *early[1:]]
+    pieces, whole = read_each_packet(capture, "thrift.exchanges")
+    assert pieces == whole
+    exchanges = wirescan.scan(capture.to_pcap(), "thrift.exchanges")
+    assert (exchanges["response_size"] > 0).tolist() == [True, True]
+
+
+def test_an_ack_waits_for_a_message_behind_missing_bytes_of_another_connection():
+    capture = SimulatedCapture()
+    first = Connection(CLIENT, (SERVER, 4222))
+    other = Connection((CLIENT[0], 40_001), (SERVER, 4222))
+    for connection in (first, other):
+        capture.connect(connection)
+        capture.send(connection, 1, INFO)
+    capture.send(first, 0, publish(b"v", "zero"))
+    late = capture.packets.pop()
+    capture.send(first, 0, publish(b"v", "one"))
+    capture.send(other, 1, acknowledge(7, "one"))
+    capture.packets.append(late)
+    pieces, whole = read_each_packet(capture, "liftbridge.exchanges")
+    assert pieces == whole
+    assert len(whole) == 2
+    assert sum(", 7, " in row for row in whole) == 1
+
+
+def test_an_ack_waits_for_a_message_behind_lost_bytes_of_another_connection():
+    capture = SimulatedCapture()
+    first = Connection(CLIENT, (SERVER, 4222))
+    other = Connection((CLIENT[0], 40_001), (SERVER, 4222))
+    for connection in (first, other):
+        capture.connect(connection)
+        capture.send(connection, 1, INFO)
+    capture.send(first, 0, publish(b"v", "zero"))
+    capture.packets.pop()
+    capture.send(first, 0, publish(b"v", "one"))
+    capture.send(other, 1, acknowledge(7, "one"))
+    for _ in range(70):
+        capture.add(first, 1, ACK)
+    pieces, whole = read_each_packet(capture, "liftbridge.exchanges")
+    assert pieces == whole
+    assert sum(", 7, " in row for row in whole) == 1
+
+
+def test_an_ack_before_an_event_ends_no_window():
+    """The number of the last event is known from the first one on."""
+    capture = SimulatedCapture()
+    connection = Connection(CLIENT, (SERVER, 5044))
+    capture.connect(connection)
+    window, events = make_window(2)
+    capture.send(connection, 0, window)
+    capture.send(connection, 1, lumberjack.encode_ack(2))
+    capture.send(connection, 0, events)
+    pieces, whole = read_each_packet(capture, "lumberjack.exchanges")
+    assert pieces == whole
+    assert wirescan.scan(capture.to_pcap(), "lumberjack.exchanges")["sequence"].tolist() == [0]
+
+
+def test_a_window_ends_with_the_last_event_before_its_ack():
+    capture = SimulatedCapture()
+    connection = Connection(CLIENT, (SERVER, 5044))
+    capture.connect(connection)
+    window, events = make_window(2)
+    size = len(lumberjack.encode_json(1, {"n": 0}))
+    capture.send(connection, 0, window + events[:size])
+    capture.send(connection, 1, lumberjack.encode_ack(2))
+    capture.send(connection, 0, events[size:])
+    pieces, whole = read_each_packet(capture, "lumberjack.exchanges")
+    assert pieces == whole
+    exchanges = wirescan.scan(capture.to_pcap(), "lumberjack.exchanges")
+    assert exchanges["request_size"].tolist() == [len(window) + size]
+
+
+UNDECIDED = ("nats.messages?capture=true", "nats.exchanges")
+
+
+@pytest.mark.parametrize("name", UNDECIDED)
+def test_undecided_rows_before_a_gap_are_read_when_the_format_is_shown(name):
+    """Neither the port nor the bytes before the gap show the format."""
+    capture = SimulatedCapture()
+    connection = Connection(CLIENT, (SERVER, 5555))
+    capture.connect(connection)
+    capture.send(connection, 0, b"\xee" * 5)
+    capture.add(connection, 0, ACK, position=20, payload=b"\xee" * 5)
+    for _ in range(100):  # the receiver has the lost bytes
+        capture.add(connection, 1, ACK, acknowledged=25)
+    capture.send(connection, 1, INFO)
+    pieces, whole = read_each_packet(capture, name)
+    assert pieces == whole
+    assert sum("LOST" in row for row in whole) == 1
+
+
+def make_bodies(*sizes):
+    return [bytes(produce(7, bytes(size), correlation_id=n)) for n, size in enumerate(sizes)]
+
+
+@pytest.mark.parametrize("sizes, count", [((100,), 1), ((60_000, 100), 2), ((70_000, 100), 0)])
+def test_frames_within_the_first_bytes_decide_the_format(sizes, count):
+    """The port is unusual. A side of more bytes without evidence has another format."""
+    capture = SimulatedCapture()
+    connection = Connection(CLIENT, (SERVER, 5555))
+    capture.connect(connection)
+    for body in make_bodies(*sizes):
+        capture.send(connection, 0, body)
+    pieces, whole = read_each_packet(capture, "kafka.requests?capture=true")
+    assert pieces == whole
+    assert len(whole) == count
+
+
+@pytest.mark.parametrize("size, count", [(60_000, 2), (70_000, 0)])
+def test_frames_after_many_bytes_of_the_other_side_decide_nothing(size, count):
+    capture = SimulatedCapture()
+    connection = Connection(CLIENT, (SERVER, 5555))
+    capture.connect(connection)
+    capture.send(connection, 0, b"\xee" * size)
+    capture.send(connection, 1, INFO)
+    pieces, whole = read_each_packet(capture, "nats.messages?capture=true")
+    assert pieces == whole
+    assert len(whole) == count
+
+
+def test_requests_with_bad_bodies_take_no_evidence_back():
+    bad = bytearray(produce(7, BATCH))
+    bad[bad.index(b"orders") - 3] = 0
+    capture = SimulatedCapture()
+    connection = Connection(CLIENT, (SERVER, 5555))
+    capture.connect(connection)
+    for data in (produce(7, BATCH), bad, bad, bad):
+        capture.send(connection, 0, bytes(data))
+    pieces, whole = read_each_packet(capture, "kafka.requests?capture=true")
+    assert pieces == whole
+    assert len(whole) == 4
+
+
+def test_frames_after_damage_are_found_in_pieces_too():
+    """The capture begins inside the connection, with a whole request."""
+    capture = SimulatedCapture()
+    connection = Connection(CLIENT, (SERVER, 9092))
+    request, noise = bytes(ask("ApiVersions", 0, 1)[1]), b"\xff" * 100
+    for data in (request, noise, request * 2, request):
+        capture.send(connection, 0, data)
+    capture.send(connection, 1, bytes(answer("ApiVersions", 0, 1)[1]))
+    capture.add(connection, 0, ACK)
+    pieces, whole = read_each_packet(capture, "kafka.exchanges")
+    assert pieces == whole
+    assert len(whole) == 5
 
 
 @pytest.mark.parametrize("lost", [True, False])

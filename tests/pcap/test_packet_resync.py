@@ -152,6 +152,24 @@ def test_a_capture_that_begins_inside_a_frame_says_so():
         wirescan.scan(capture.to_pcap(), "kafka.requests")
 
 
+@pytest.mark.parametrize("where", [GAP, BEGIN])
+def test_frames_of_thrift_inside_a_cut_frame_are_none(where):
+    """A text in the cut frame has a whole call. The next call begins a packet."""
+    inner = make_call(7)
+    text = bytes(SIZE + 100) + inner + bytes(300)
+    outer = struct.pack(">II4si", 0x80010001, 4, b"call", 1)
+    outer += struct.pack(">bhI", 11, 1, len(text)) + text + b"\0"
+    frames = [make_call(1), struct.pack(">I", len(outer)) + outer, make_call(2), make_call(3)]
+    lost = {1} if where == GAP else {0, 1}
+    capture = make_capture(frames, 9090, 0, lost=lost, is_connected=where == GAP)
+    table = wirescan.scan(capture.to_pcap(), "thrift.frames", errors="mark")
+    faults = [0, Fault.LOST, Fault.NOT_A_FRAME, 0, 0]
+    assert list_faults(table) == (faults if where == GAP else faults[2:])
+    assert table["size"].tolist()[-3] == len(frames[1]) - SIZE
+    for piece in (97, 1500):
+        assert read_in_pieces(capture, "thrift.frames", piece) == list_frames(table)
+
+
 def test_damage_after_a_gap_ends_at_the_next_packet_with_a_frame():
     frames = [make_request(number) for number in range(6)]
     frames[3] = b"\xff" * 500
@@ -455,9 +473,8 @@ def test_a_gap_counts_until_frames_show_the_format():
     capture.send(connection, 0, make_pub(2))
     whole = wirescan.scan(capture.to_pcap(), "nats.messages", errors="mark")
     assert list_faults(whole) == [Fault.LOST, Fault.NOT_A_FRAME, 0, 0, 0]
-    # The row of the gap itself comes before the format is known.
     pieces = read_in_pieces(capture, "nats.messages", 200)
-    assert sorted(pieces) == sorted(list_frames(whole)[1:])
+    assert sorted(pieces) == sorted(list_frames(whole))
 
 
 def test_frames_after_a_gap_count_for_the_limits():

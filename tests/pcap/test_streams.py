@@ -6,6 +6,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
+from tests.support.packet_follower import PacketFollower
 from tests.support.simulated_capture import (
     ACK,
     FIN,
@@ -420,3 +421,56 @@ def make_talk(data):
 
 def describe_bytes(streams):
     return [bytes(streams.frame(row)) for row in range(len(streams))]
+
+
+def find_places(capture, held=64 << 20):
+    """Return (size, packet, ready, order, order_of_all) of the segments of the first side."""
+    assembler = PacketFollower("first", held)
+    assembler.follow_packets(capture.packets)
+    assembler.finish()
+    _, _, rows, block, segments = assembler.take()
+    stop = int(rows["size"][rows["kind"] == pcap.Direction.TO_SERVER].sum())
+    segments = segments[segments["start"] < stop]
+    sizes = np.diff(np.append(segments["start"], stop))
+    names = ("packet", "ready", "order", "order_of_all")
+    return list(zip(sizes.tolist(), *(segments[name].tolist() for name in names)))
+
+
+def send_late(capture, connection, between):
+    """Send two packets, the first one after the bytes `between` of the other side."""
+    capture.send(connection, 0, b"a" * 10)
+    late = capture.packets.pop()
+    capture.send(connection, 0, b"b" * 20)
+    capture.send(connection, 1, between, size=1000)
+    capture.packets.append((capture.now, late[1]))
+
+
+def test_bytes_have_the_places_of_their_packets():
+    capture, connection = make_conversation()
+    send_late(capture, connection, b"c")
+    assert find_places(capture) == [(10, 6, 6, 6, 6), (20, 4, 6, 4, 4)]
+
+
+def test_bytes_that_came_too_late_have_the_place_of_the_missing_ones():
+    capture, connection = make_conversation()
+    send_late(capture, connection, b"c" * 1000)
+    assert find_places(capture, 999) == [(10, 6, 6, 6, 6), (20, 4, 6, 6, 6)]
+    assert find_places(capture, 1030) == [(10, 6, 6, 6, 6), (20, 4, 6, 4, 4)]
+
+
+def test_other_connections_wait_for_ten_seconds():
+    capture, connection = make_conversation()
+    capture.send(connection, 0, b"a" * 10)
+    late = capture.packets.pop()
+    capture.send(connection, 0, b"b" * 20)
+    capture.now += 11 * 10**9
+    capture.packets.append((capture.now, late[1]))
+    assert find_places(capture) == [(10, 5, 5, 5, 5), (20, 4, 5, 4, 5)]
+
+
+def test_bytes_behind_lost_ones_have_the_places_of_their_packets():
+    capture, connection = make_conversation()
+    capture.send(connection, 0, b"a" * 10)
+    capture.packets.pop()
+    capture.send(connection, 0, b"b" * 20)
+    assert find_places(capture) == [(20, 4, 5, 4, 4)]

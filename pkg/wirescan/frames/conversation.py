@@ -46,9 +46,9 @@ class Conversation:
         sender: who sends such frames: "client" or "server". None: both do.
         label: a function of such frames and of the frames of `answers`, both as `SentFrames`, that
             says which frames they answer, as `LabelledFrames`. Optional.
-        weigh_after_gap: for formats without a mark of the start of a frame: a function of a table
-            of good frames that returns how unlikely each of them is after lost bytes, in bits:
-            float64 or int64, at least 0. The number of a frame depends on this frame only. It is 0
+        weigh_after_gap: a function of a table of good frames that returns how unlikely each of them
+            is after lost bytes, in bits: float64 or int64, at least 0. Formats without a mark of
+            the start of a frame need it. The number of a frame depends on this frame only. It is 0
             for a frame of more than WEIGHED_BYTES that does not state its size in that many bytes.
             With it, frames are searched for at the starts of packets after lost bytes. Optional.
         answers: the name of the format of the frames that these answer; only with `label`.

@@ -27,8 +27,12 @@ class SentFrames:
     Attributes:
         table: the frames. Bad ones are among them.
         connection: int64 array, the number of each frame's connection.
-        packet, last_packet: int64 arrays, the numbers of the packets with the first and the last
-            byte.
+        packet, last_packet: int64 arrays, numbers of packets that say which frames were sent before
+            others: a request whose `last_packet` is at most the `packet` of a response was sent
+            before it. `packet` is the one with which all bytes up to the first one of the frame
+            were there, so it ascends in each direction. `last_packet` is the one with the last
+            byte, although earlier bytes may come later. With `crosses_connections`, `packet` is
+            equal to `last_packet`.
         is_to_server: bool array, whether the client sent it.
         is_new: bool array. False for frames that were paired before and still have no response.
             They are no responses.

@@ -14,6 +14,7 @@ from wirescan.lumberjack.constants import Kind
 
 EXCHANGE_COLUMNS = np.dtype([("count", "u4"), ("sequence", "u4"), ("version", "u2")])
 NUMBERS = 1 << 32  # of events; they wrap
+LATEST = np.iinfo(np.int64).max  # the place of a frame behind all others
 
 
 def pair_windows(
@@ -35,7 +36,7 @@ def pair_windows(
     is_window = good & (kinds == Kind.WINDOW) & asked.is_to_server
     is_ack = good & (kinds == Kind.ACK) & ~asked.is_to_server & answers.is_new
     windows = np.flatnonzero(is_window)
-    first, last = _find_frames(asked, is_window, windows)
+    first = _find_first_frames(asked, is_window, windows)
     has_events = first != windows
     events = open_events(table[first[has_events]], errors="mark", limits=limits)
     numbers = _find_last_numbers(table["count"][windows], has_events, events)
@@ -43,7 +44,8 @@ def pair_windows(
     by_row[windows] = numbers
     # The windows and acks of each connection, in the order of the packets.
     rows = np.flatnonzero(is_window | is_ack)
-    rows = rows[np.lexsort((~is_window[rows], asked.packet[rows], asked.connection[rows]))]
+    places = _order_windows(asked, windows, first)
+    rows = rows[np.lexsort((~is_window[rows], places[rows], asked.connection[rows]))]
     responses = np.full(len(table), NO_RESPONSE, np.int64)
     ended, acks = _find_ends(
         rows.tolist(),
@@ -53,33 +55,77 @@ def pair_windows(
     )
     responses[ended] = acks
     responses = responses[windows]
+    is_answered = responses != NO_RESPONSE
+    ends = np.where(is_answered, asked.last_packet[responses], LATEST)
+    last = _find_last_frames(asked, is_window, windows, ends)
     found = make_rows(EXCHANGE_COLUMNS, table, windows)
     found["count"] = table["count"][windows]
     found["version"] = table["version"][windows]
-    is_answered = responses != NO_RESPONSE
     found["sequence"][is_answered] = table["sequence"][responses[is_answered]]
     return PairedFrames(windows, responses, found, further_frames=(first, last))
 
 
-def _find_frames(
-    asked: SentFrames, is_window: np.ndarray, windows: np.ndarray
-) -> tuple[np.ndarray, np.ndarray]:
-    """Return the rows of the first and of the last frame after each window, before the next one.
+def _list_groups(asked: SentFrames, is_window: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Return the rows of the frames of each side, in their order, and where groups begin there.
 
-    A window without frames has its own row.
+    A group is a window with the frames before the next one, or frames before the first window.
     """
     sides = asked.side
-    order = np.argsort(sides, kind="stable")  # the frames of each side, in the order of the stream
+    order = np.argsort(sides, kind="stable")
     begins = is_window[order]
     begins[1:] |= np.diff(sides[order]) != 0
     begins[:1] = True
-    starts = np.flatnonzero(begins)
+    return order, np.flatnonzero(begins)
+
+
+def _find_first_frames(asked: SentFrames, is_window: np.ndarray, windows: np.ndarray) -> np.ndarray:
+    """Return the row of the first frame after each window; that of a window without frames."""
+    order, starts = _list_groups(asked, is_window)
     ends = np.append(starts, len(order))[1:] - 1
     first = np.zeros(len(order), np.int64)
-    last = np.zeros(len(order), np.int64)
     first[order[starts]] = order[np.minimum(starts + 1, ends)]
-    last[order[starts]] = order[ends]
-    return first[windows], last[windows]
+    return first[windows]
+
+
+def _find_last_frames(
+    asked: SentFrames, is_window: np.ndarray, windows: np.ndarray, ends: np.ndarray
+) -> np.ndarray:
+    """Return the row of the last good frame of each window that was sent before its ack.
+
+    ends: the `last_packet` of the ack of each window, or LATEST.
+    """
+    order, starts = _list_groups(asked, is_window)
+    if not len(order):
+        return windows
+    latest = np.full(len(order), LATEST)
+    latest[windows] = ends
+    sizes = np.diff(np.append(starts, len(order)))
+    is_before = asked.last_packet[order] <= np.repeat(latest[order[starts]], sizes)
+    is_before &= ~asked.table.bad[order]
+    places = np.where(is_before, np.arange(len(order)), np.repeat(starts, sizes))
+    last = np.zeros(len(order), np.int64)
+    last[order[starts]] = order[np.maximum.reduceat(places, starts)]
+    return last[windows]
+
+
+def _order_windows(asked: SentFrames, windows: np.ndarray, first: np.ndarray) -> np.ndarray:
+    """Return the places of windows and acks among each other: int64, for each row.
+
+    An ack has its `last_packet`. The number of a window is known from its first frame on, and the
+    windows of a connection end one after another.
+
+    windows, first: the rows of windows and of their first frames.
+    """
+    places = asked.last_packet.copy()
+    order = np.argsort(asked.connection[windows], kind="stable")
+    connections = asked.connection[windows[order]]
+    known = places[first[order]]
+    # Each connection has values above those of the one before it, so one pass finds all maxima.
+    ranks = np.cumsum(np.append(0, np.diff(connections) != 0))[: len(order)]
+    values, numbers = np.unique(known, return_inverse=True)
+    steps = np.maximum.accumulate(numbers + ranks * len(values)) - ranks * len(values)
+    places[windows[order]] = values[steps]
+    return places
 
 
 def _find_last_numbers(

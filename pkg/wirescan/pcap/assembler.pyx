@@ -43,6 +43,8 @@ from wirescan.pcap.connection_table cimport (
 from wirescan.pcap.fragments cimport (
     Datagram, ENDS, FragmentTable, add_fragment, create_fragments, drop_fragments, free_fragments,
     take_datagram)
+from wirescan.pcap.missing_bytes cimport (
+    Progress, expire, lets_all_wait, lets_side_wait, note_missing)
 from wirescan.pcap.number_list cimport Direction, NumberList, compare_numbers, push
 from wirescan.pcap.packet cimport read_datagram
 from wirescan.pcap.tcp_connection cimport (
@@ -62,6 +64,8 @@ cdef object stream_struct = np.asarray(<Stream[:1]>&_stream).dtype
 ENDPOINTS = 2 * ADDRESS         # bytes of the two addresses of a flow, the client's first
 
 cdef enum:
+    KEPT = -1                   # consumed bytes of a row that is given again: `KEPT` in verdicts.py
+    SHORT_LIST = 1024           # directions that are listed before their list is looked at
     SMALL = 1 << 16             # bytes that are always given again
     AGAIN = 8                   # more bytes are given again when they grew by this part
     WINDOW = 1 << 30            # the largest window of TCP: a later byte is no byte of the stream
@@ -97,13 +101,16 @@ cdef class Assembler:
     cdef NumberList given           # places of directions: those of the rows of the last `take`
     cdef NumberList released_places
     cdef NumberList wholes          # addresses of memory: datagrams whose bytes are borrowed
+    cdef NumberList missing         # places of directions that may have missing bytes
+    cdef size_t checked_missing     # how many of them had some when all were looked at
+    cdef Progress progress
+    cdef bint is_together           # the last `take` had all connections or none
     cdef FragmentTable fragments    # that wait for others
     cdef bint out_of_memory
     cdef bint releases              # whether connections are released
     cdef size_t most_connections
     cdef uint64_t most_waiting
     cdef CaptureClock clock         # says which connections are released
-    cdef int64_t latest_time        # of a packet
     cdef readonly int64_t packets   # of the capture so far
 
     def __cinit__(self, policy, held=64 << 20, *, connections=None, waiting=1 << 30):
@@ -132,6 +139,7 @@ cdef class Assembler:
         free(self.wholes.at)
         free(self.touched.at)
         free(self.given.at)
+        free(self.missing.at)
         free(self.released_places.at)
 
     @property
@@ -191,7 +199,7 @@ cdef class Assembler:
                              + packet[i + PREFETCH_PACKETS].head.start + 32)
                 self.packets += 1
                 self.nodes.allowed_steps += STEPS_PER_PACKET
-                self.latest_time = max(self.latest_time, packet[i].time)
+                self.begin_packet(self.packets, packet[i].time)
                 advance_clock(&self.clock, &self.connections, packet[i].time)
                 if packet[i].head.fault:
                     pass
@@ -215,6 +223,7 @@ cdef class Assembler:
         cdef size_t i
         with nogil:
             drop_fragments(&self.fragments)
+            self.begin_packet(self.packets + 1, self.progress.time)
             for i in range(self.connections.count):
                 if self.connections.at[i].phase != FREE:
                     self.end_connection(i)
@@ -232,7 +241,8 @@ cdef class Assembler:
 
         everything: False leaves bytes for later where many were given before, and few are new.
         released: take the bytes of released connections, or of all others.
-        together: leave the bytes of all connections for later, or of none.
+        together: leave the bytes of all connections for later, or of none. They wait for missing
+            bytes of any connection, up to a limit.
 
         Raises MemoryError, OverflowError where a stream has 4 GiB without a gap.
         """
@@ -240,8 +250,10 @@ cdef class Assembler:
         cdef size_t i, rows = 0, nodes = 0, flow_count = 0, count = self.touched.count // 2
         cdef uint64_t size = 0, largest = 0
         cdef int64_t previous = -1
-        cdef bint takes_all = everything or released or (together and self.has_much_new())
+        cdef bint takes_all = everything or released or (
+            together and not self.has_missing() and self.has_much_new())
         cdef Side* side
+        self.is_together = together
         if count:
             qsort(self.touched.at, count, sizeof(Direction), compare_numbers)
         for i in range(count):
@@ -299,7 +311,8 @@ cdef class Assembler:
 
         consumed: int64 array, the number of bytes that are not needed any more, for each row of
         streams of the last `take`. The others are given again, with the bytes that follow. A row
-        that another one of the same direction follows is not needed any more.
+        that another one of the same direction follows is not needed any more. KEPT is for a row
+        that is given again with all rows after it, those of gaps too.
 
         Afterwards the buffers of `feed` may be freed.
 
@@ -308,10 +321,21 @@ cdef class Assembler:
         cdef const int64_t[::1] counts = np.ascontiguousarray(consumed, np.int64)
         cdef size_t i
         cdef Side* side
+        cdef int64_t kept_place = NONE
         if <size_t>len(counts) != self.given.count:
             raise ValueError(f"{len(counts)} numbers for {self.given.count} rows")
         for i in range(self.given.count):
             side = self.find_side(self.given.at[i])
+            if counts[i] == KEPT and self.given.at[i] != kept_place:
+                kept_place = self.given.at[i]
+                side.given = side.dropped
+                side.emitted = side.ready_bytes
+                side.is_kept = True
+                if self.is_together:
+                    self.touch(kept_place // 2, kept_place % 2)
+            if self.given.at[i] == kept_place:
+                continue
+            side.is_kept = False
             if i + 1 < self.given.count and self.given.at[i + 1] == self.given.at[i]:
                 drop_piece(&self.nodes, side)
             else:
@@ -369,13 +393,21 @@ cdef class Assembler:
                 order[row, 1] = i
                 row += 1
 
+    cdef void begin_packet(self, int64_t number, int64_t time) noexcept nogil:
+        # Follow another packet. The end of the capture has the number after that of the last one.
+        self.progress.packet = number
+        self.progress.time = max(self.progress.time, time)
+        self.nodes.packet = number
+
     cdef void end_connection(self, int64_t place) noexcept nogil:
         # Held bytes become ready, and what is missing before them is lost.
         cdef int source
         cdef Side* side
+        expire(&self.progress, &self.connections.at[place], self.nodes.held_limit)
         for source in range(2):
             side = &self.connections.at[place].side[source]
             give_up_missing(&self.nodes, side, <uint64_t>-1)
+            side.is_missing = False
             if side.ready != NONE:
                 self.touch(place, source)
 
@@ -421,15 +453,44 @@ cdef class Assembler:
                 emitted += side.emitted
         return is_much_new(ready, emitted)
 
+    cdef void note_missing(self, int64_t place) noexcept nogil:
+        # Note which bytes of a connection are missing after a packet.
+        cdef Connection* connection = &self.connections.at[place]
+        cdef Side* side
+        cdef int source
+        for source in range(2):
+            side = &connection.side[source]
+            if note_missing(&self.progress, connection, side) and not side.is_listed:
+                side.is_listed = True
+                if not push(&self.missing, 2 * place + source):
+                    self.out_of_memory = True
+                if self.missing.count > 2 * self.checked_missing + SHORT_LIST:
+                    self.has_missing()
+
+    cdef bint has_missing(self) noexcept nogil:
+        # Return whether bytes are missing for which all connections wait. Forget the directions of
+        # the list that have no missing bytes.
+        cdef size_t i, kept = 0
+        cdef Side* side
+        cdef bint waits = False
+        for i in range(self.missing.count):
+            side = self.find_side(self.missing.at[i])
+            side.is_listed = side.is_listed and side.is_missing
+            if side.is_listed:
+                self.missing.at[kept] = self.missing.at[i]
+                kept += 1
+                waits |= lets_all_wait(&self.progress, side, self.nodes.held_limit)
+        self.missing.count = self.checked_missing = kept
+        return waits
+
     cdef bint is_taken(self, int64_t place, bint everything, bint together,
                        bint released) noexcept nogil:
         # Return whether `take` returns the bytes of a direction. It returns both directions of a
         # connection or none, because a response must not come before the end of its request. So
-        # both wait for missing bytes of one, up to a limit.
+        # both wait for missing bytes of one, up to a limit: see missing_bytes.pxd.
         cdef const Connection* connection = &self.connections.at[place // 2]
         cdef const Side* side
         cdef uint64_t ready = 0, emitted = 0
-        cdef bint waits = False
         cdef int i
         if (connection.phase == RELEASED) != released:
             return False
@@ -437,12 +498,11 @@ cdef class Assembler:
             return everything
         for i in range(2):
             side = &connection.side[i]
-            waits |= side.held != NONE
+            if lets_side_wait(connection, side, self.nodes.held_limit):
+                return False
             if side.is_touched:
                 ready += side.ready_bytes
                 emitted += side.emitted
-        if waits and ready - emitted <= self.nodes.held_limit:
-            return False
         return is_much_new(ready, emitted)
 
     cdef Side* find_side(self, int64_t place) noexcept nogil:
@@ -535,7 +595,8 @@ cdef class Assembler:
                 if not push(&self.given, place):
                     return False
             memcpy(arena + at[0], node.data, node.size)
-            parts[part[0]] = Segment(<int64_t>at[0], node.time, node.packet)
+            parts[part[0]] = Segment(<int64_t>at[0], node.time, node.packet, node.ready, node.order,
+                                     node.order_of_all)
             part[0] += 1
             at[0] += node.size
             out.head.size += node.size
@@ -560,12 +621,12 @@ cdef class Assembler:
         if not has_places(packet):
             return
         datagram = add_fragment(&self.fragments, packet, base + packet.head.start,
-                                self.latest_time)
+                                self.progress.time)
         self.out_of_memory |= self.fragments.out_of_memory
         if datagram is NULL:
             return
         whole = packet[0]
-        data = take_datagram(&self.fragments, datagram, &whole, self.latest_time)
+        data = take_datagram(&self.fragments, datagram, &whole, self.progress.time)
         if (read_datagram(&whole, data, data + ENDS, datagram.size) != OK
                 or whole.head.kind != TCP):
             free(data)
@@ -601,10 +662,15 @@ cdef class Assembler:
                 join_list(&self.connections, place)
         connection = &self.connections.at[place]
         connection.time_end = max(connection.time_end, packet.time)
+        expire(&self.progress, connection, self.nodes.held_limit)
+        if packet.payload_size > 0:
+            connection.arrived += packet.payload_size
+            self.progress.arrived += packet.payload_size
         follow_flags(connection, packet, source)
         self.follow_bytes(place, packet, start, source)
         follow_fin(connection, source)
         self.give_up_acknowledged(place, packet.time)
+        self.note_missing(place)
         if self.releases:
             refresh(&self.connections, place, ENDED if has_ended(connection) else CURRENT,
                     &self.clock, self.packets)
@@ -670,9 +736,12 @@ cdef class Assembler:
     cdef void touch(self, int64_t place, int source) noexcept nogil:
         # Note that a direction has new bytes in order.
         cdef Side* side = &self.connections.at[place].side[source]
+        cdef Side* other = &self.connections.at[place].side[1 - source]
         if side.is_touched:
             return
         side.is_touched = True
+        if other.is_kept:
+            self.touch(place, 1 - source)
         if not (push(&self.touched, 2 * self.connections.at[place].number + source)
                 and push(&self.touched, 2 * place + source)):
             self.out_of_memory = True

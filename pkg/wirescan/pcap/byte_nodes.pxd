@@ -30,6 +30,7 @@ cdef struct NodeArena:
     uint64_t allowed_steps
     uint64_t held_limit         # bytes out of order that one direction may hold
     uint64_t owned_bytes        # of the nodes whose bytes are copies
+    int64_t packet              # number of the packet that is followed
     bint last_wins              # where held bytes overlap
     bint out_of_memory
 
@@ -73,7 +74,7 @@ cdef inline int32_t make_node(NodeArena* nodes, const Packet* packet, int64_t nu
             nodes.capacity = <int32_t>capacity
         i = nodes.count
         nodes.count += 1
-    nodes.at[i] = Node(data, NULL, position, packet.time, number, size, NONE)
+    nodes.at[i] = Node(data, NULL, position, packet.time, number, 0, 0, 0, size, NONE)
     if not push(&nodes.borrowed, i):
         nodes.out_of_memory = True
     return i
@@ -86,6 +87,9 @@ cdef inline void append(NodeArena* nodes, Side* side, int32_t i) noexcept nogil:
         return
     node = &nodes.at[i]
     node.next = NONE
+    node.ready = nodes.packet
+    node.order = node.packet if node.packet > side.expired else nodes.packet
+    node.order_of_all = node.packet if node.packet > side.expired_of_all else nodes.packet
     if side.ready == NONE:
         side.ready = i
     else:

@@ -135,7 +135,12 @@ class ExchangeScanner:
             raise ValueError(f"{format.name} has an exchange, but {outermost.name} no conversation")
         self._exchange = exchange
         self._limits = limits
-        self._requests = StreamScanner(outermost, check=check, limits=limits)
+        self._requests = StreamScanner(
+            outermost,
+            check=check,
+            limits=limits,
+            holds="all" if exchange.crosses_connections else "connection",
+        )
         self._answers = None
         if exchange.answers is not None:
             self._answers = StreamScanner(
@@ -156,7 +161,8 @@ class ExchangeScanner:
         """
         frames, done = self._find_frames(streams, more=more, released=released)
         self._unpaired.append(frames)
-        if released and self._exchange.crosses_connections:
+        waits_for_others = released or (more and not len(streams))
+        if waits_for_others and self._exchange.crosses_connections:
             # Frames of other connections, which are read next, may be answers, or be answered.
             empty = np.zeros(0, format_of(self._exchange.name).dtype)
             return FrameTable((), empty, (), format_of(self._exchange.name), frames.flows), done
@@ -195,13 +201,16 @@ class ExchangeScanner:
         sent = join_rows([self._waiting_sent, *(item.sent for item in unpaired)])
         table = join([self._waiting, *(item.frames for item in unpaired)])
         is_new = np.arange(len(sent)) >= len(self._waiting)
-        asked = make_sent_frames(table, sent, is_new)
+        crosses = self._exchange.crosses_connections
+        asked = make_sent_frames(table, sent, is_new, crosses_connections=crosses)
         answers, answers_sent = asked, sent
         if self._answers is not None:
             answers_sent = np.concatenate([item.answers_sent for item in unpaired])
             answer_table = join([item.answers for item in unpaired])
             is_new = np.ones(len(answers_sent), bool)
-            answers = make_sent_frames(answer_table, answers_sent, is_new)
+            answers = make_sent_frames(
+                answer_table, answers_sent, is_new, crosses_connections=crosses
+            )
         pairs = self._exchange.pair(asked, answers, limits=self._limits)
         _check_pairs(self._exchange, pairs, len(asked.table), len(answers.table))
         rows = _fill_rows(pairs, sent, answers_sent, format_of(self._exchange.name).dtype)

@@ -173,7 +173,11 @@ def streams(
         that were in order when they came are never replaced.
 
     The bytes are copied into the first buffer of the table. The second buffer has an array of dtype
-    SEGMENT: where the bytes of each packet begin there, and the packet's time and number.
+    SEGMENT: where the bytes of each packet begin there, and the packet's time and number. `ready`
+    is the packet with which all bytes of the side up to these were there. `order` is their place
+    among the packets of the connection: the packet itself, or `ready` if more than 64 MiB of the
+    connection came while earlier bytes were missing. `order_of_all` is the same for 64 MiB or 10
+    seconds of the capture.
 
     Raises FrameError as `errors` says; TypeError for another table; ValueError for another policy,
     for rows outside their buffers, and for a stream of 4 GiB.

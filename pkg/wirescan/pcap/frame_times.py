@@ -7,6 +7,7 @@ table of answers has a third one: an array of dtype QUESTION, in the order of `s
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -19,6 +20,20 @@ NO_LATENCY = -1
 QUESTION = np.dtype([("start", np.int64), ("time", np.int64)])
 SEGMENTS_AFTER = 1  # number of buffers from the bytes to the segments
 QUESTIONS_AFTER = 2
+
+
+@dataclass(frozen=True, eq=False)
+class ByteRanges:
+    """Bytes in the buffers of streams, for the functions of this module.
+
+    columns: the arrays `start`, `size` and `buffer`, as those of frames.
+    """
+
+    columns: dict[str, np.ndarray]
+    buffers: tuple[memoryview, ...]
+
+    def __getitem__(self, name: str) -> np.ndarray:
+        return self.columns[name]
 
 
 def read_first(table: Any, *, name: str) -> np.ndarray:

@@ -1,4 +1,4 @@
-"""Frames after lost bytes in formats that mark no start of a frame.
+"""Frames after lost bytes, in formats that declare how unlikely a frame is there.
 
 After lost bytes, and where a capture begins inside a connection, the next byte is often inside a
 frame. Programs mostly begin a frame at the start of a packet. So the starts of packets are
@@ -82,6 +82,7 @@ class StreamSpan:
     fault: int
     is_last: bool
     is_done: bool = False
+    is_waiting: bool = False  # following bytes decide whether a frame begins at a packet
     # Numbers of packets: those from `next` to `end` may have the next frame.
     next: int = 0
     end: int = 0
@@ -108,7 +109,7 @@ class StreamSpan:
                 self.fault = NO_FAULT
                 return bad_rows
             if verdict == WAITING:
-                self.is_done = True
+                self.is_done = self.is_waiting = True
                 return bad_rows
         if self.next == self.end:
             self.is_done = True
@@ -377,6 +378,28 @@ class GapScanner:
         return bits + BOUNDARY * has_boundary
 
 
+@dataclass(frozen=True, eq=False)
+class FoundFrames:
+    """What `GapTracker.scan` returns.
+
+    Attributes:
+        rows: the rows of frames.
+        ends: how many bytes of each chosen stream they cover.
+        chosen: the rows of streams that were scanned.
+        states: the state of the side of each of them after its last byte.
+        senders: the number of its side.
+        is_searched: which streams have a packet in which the next frame may begin, as far as their
+            bytes show: a bool array, for all streams.
+    """
+
+    rows: np.ndarray
+    ends: np.ndarray
+    chosen: np.ndarray
+    states: np.ndarray
+    senders: np.ndarray
+    is_searched: np.ndarray
+
+
 class GapTracker:
     """Reads the sides of connections that have lost bytes, in tables of pcap.streams.
 
@@ -399,15 +422,15 @@ class GapTracker:
         ends: np.ndarray,
         *,
         chosen: np.ndarray,
+        has_damage: np.ndarray,
         is_read: np.ndarray,
-        waits: np.ndarray,
         more: bool,
-    ) -> tuple[np.ndarray, np.ndarray]:
-        """Return the rows of frames, and how many bytes of each chosen stream they cover.
+    ) -> FoundFrames:
+        """Return the frames, as far as they are found. `keep_states` keeps what is known then.
 
-        rows, ends: those of a scan in which each stream begins with a frame.
-        chosen: the rows of streams that were scanned. is_read, waits: the streams whose frames are
-        returned, and those that are scanned again. more: whether bytes may follow the streams.
+        rows, ends, has_damage: those of a scan in which each stream begins with a frame.
+        chosen: the rows of streams that were scanned. is_read: the streams whose frames are
+        returned. more: whether bytes may follow the streams.
 
         Raises FrameError if there are more frames than the limits allow.
         """
@@ -422,10 +445,12 @@ class GapTracker:
             ends[with_gaps],
             chosen[with_gaps],
             states=states[with_gaps],
+            may_be_intact=~has_damage[with_gaps],
             is_last=is_last,
         )
         states[with_gaps[is_intact]] = AT_FRAME
         with_gaps, is_last = with_gaps[~is_intact], is_last[~is_intact]
+        is_waiting = np.zeros(len(streams), bool)
         if len(with_gaps):
             stream_rows = streams.rows[chosen[with_gaps]]
             stops = stream_rows["start"] + stream_rows["size"]
@@ -449,11 +474,17 @@ class GapTracker:
             ends = ends.copy()
             ends[with_gaps] = [span.start for span in spans] - stream_rows["start"]
             states[with_gaps] = [span.fault or AT_FRAME for span in spans]
-        if more:
-            is_kept = ~is_followed[chosen] & (is_read | waits)[chosen]
-            self._states.keep(senders[chosen[is_kept]], states[is_kept])
+            is_waiting[chosen[with_gaps]] = [span.is_waiting for span in spans]
         self._has_scanned = True
-        return rows, ends
+        return FoundFrames(rows, ends, chosen, states, senders, is_waiting)
+
+    def keep_states(self, found: FoundFrames, is_read: np.ndarray) -> None:
+        """Keep the states of sides whose next bytes follow.
+
+        found: the last result of `scan`. is_read: the streams that are not given again.
+        """
+        is_kept = (~find_followed(found.senders) & is_read)[found.chosen]
+        self._states.keep(found.senders[found.chosen[is_kept]], found.states[is_kept])
 
     def forget(self, connections: np.ndarray) -> None:
         """Forget connections: no byte of them follows. connections: their numbers, int64."""
@@ -467,6 +498,7 @@ class GapTracker:
         chosen: np.ndarray,
         *,
         states: np.ndarray,
+        may_be_intact: np.ndarray,
         is_last: np.ndarray,
     ) -> np.ndarray:
         """Return which streams begin with a frame and have no damage: a bool array.
@@ -474,11 +506,12 @@ class GapTracker:
         Their rows stay as they are. Most streams are such ones, so they cost no Python.
 
         rows: of all streams. ends, chosen, states, is_last: of the streams that may have damage.
+        may_be_intact: those of them without damage behind their last frame.
         """
         has_bad = np.zeros(len(streams), bool)
         has_bad[rows["parent"][rows["fault"] != NO_FAULT]] = True
         is_covered = ends == streams.rows["size"][chosen]
-        is_intact = ~has_bad[chosen] & (is_covered | ~is_last)
+        is_intact = may_be_intact & ~has_bad[chosen] & (is_covered | ~is_last)
         unknown = np.flatnonzero(is_intact & (states != AT_FRAME))
         if len(unknown):
             is_intact[unknown] = self._scanner.begin_with_frames(streams, rows, chosen[unknown])

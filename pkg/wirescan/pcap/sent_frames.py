@@ -9,7 +9,9 @@ from wirescan.frames.table import FrameTable
 from wirescan.pcap.constants import Direction
 from wirescan.pcap.frame_times import compute_end, read_first, read_last
 
-# `flow` is the row of the connection.
+# `flow` is the row of the connection. `packet` is the one with the first byte. `begin` and `end`
+# are `packet` and `last_packet` of `SentFrames`, and `end_of_all` is `last_packet` where the frames
+# of all connections are compared.
 SENT = np.dtype(
     [
         ("connection", "i8"),
@@ -17,7 +19,9 @@ SENT = np.dtype(
         ("position", "i8"),
         ("size", "i8"),
         ("packet", "i8"),
-        ("last_packet", "i8"),
+        ("begin", "i8"),
+        ("end", "i8"),
+        ("end_of_all", "i8"),
         ("time", "i8"),
         ("time_end", "i8"),
         ("is_to_server", "?"),
@@ -40,20 +44,24 @@ def read_sent(frames: FrameTable, first_flow: int) -> np.ndarray:
     sent["position"] = (streams["position"] - streams["start"])[parents] + frames["start"]
     sent["size"] = frames["size"]
     sent["packet"] = read_first(frames, name="packet")
-    sent["last_packet"] = read_last(frames, name="packet")
+    sent["begin"] = read_first(frames, name="ready")
+    sent["end"] = read_last(frames, name="order")
+    sent["end_of_all"] = read_last(frames, name="order_of_all")
     sent["time"] = read_first(frames, name="time")
     sent["time_end"] = compute_end(frames)
     sent["is_to_server"] = streams["kind"][parents] == Direction.TO_SERVER
     return sent
 
 
-def make_sent_frames(table: FrameTable, sent: np.ndarray, is_new: np.ndarray) -> SentFrames:
-    """Return frames for pairing. sent: array of dtype SENT. is_new: as in `SentFrames`."""
-    return SentFrames(
-        table,
-        sent["connection"],
-        sent["packet"],
-        sent["last_packet"],
-        sent["is_to_server"],
-        is_new=is_new,
-    )
+def make_sent_frames(
+    table: FrameTable, sent: np.ndarray, is_new: np.ndarray, *, crosses_connections: bool = False
+) -> SentFrames:
+    """Return frames for pairing.
+
+    sent: array of dtype SENT. is_new: as in `SentFrames`. crosses_connections: the order is that
+    among the frames of all connections, and only the ends of frames count.
+    """
+    begins, ends = sent["begin"], sent["end"]
+    if crosses_connections:
+        begins = ends = sent["end_of_all"]
+    return SentFrames(table, sent["connection"], begins, ends, sent["is_to_server"], is_new=is_new)

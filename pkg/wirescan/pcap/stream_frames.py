@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 from functools import partial
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 
@@ -17,7 +17,7 @@ from wirescan.core.loop import HEAD
 from wirescan.core.row_arrays import join_rows, select_rows
 from wirescan.files.source import view_of
 from wirescan.frames.conversation import Conversation
-from wirescan.frames.errors import NEAR, FrameError, enforce_mode, resolve_mode
+from wirescan.frames.errors import HARD, NEAR, FrameError, enforce_mode, resolve_mode
 from wirescan.frames.format import Format
 from wirescan.frames.limits import Limits
 from wirescan.frames.registry import format_of, make_spec
@@ -39,11 +39,11 @@ from wirescan.pcap.packet_resync import GapTracker, find_followed, find_senders
 from wirescan.pcap.sent_frames import make_sent_frames, read_sent
 from wirescan.pcap.tls_keys import find_blocks
 from wirescan.pcap.tls_streams import CaptureScanner, DecryptingScanner
-from wirescan.pcap.verdicts import ACCEPTED, REJECTED, UNDECIDED, ConnectionVerdicts
+from wirescan.pcap.verdicts import ACCEPTED, KEPT, REJECTED, UNDECIDED, ConnectionVerdicts
 from wirescan.pcap.waiting_frames import WaitingFrames
 
 STREAMS = "pcap.streams?tolerant=true"  # the format around the frames of captures
-UNDECIDED_BYTES = 1 << 16  # a stream of more bytes without evidence has another format
+HELD_BYTES = 64 << 20  # of a connection that wait while the next frame of one side is searched for
 SENDERS = {"client": Direction.TO_SERVER, "server": Direction.TO_CLIENT}
 
 
@@ -86,13 +86,23 @@ class StreamScanner:
     format: the format, which has a `conversation`.
     check, limits: as in `frames`.
     asked: the scanner of the frames that these answer. Its connections are those of this one.
+    holds: whether frames wait while a frame of the same connection may be found that was sent
+        before them, or "all" for frames of all connections.
     """
 
     def __init__(
-        self, format: Format, *, check: bool, limits: Limits, asked: StreamScanner | None = None
+        self,
+        format: Format,
+        *,
+        check: bool,
+        limits: Limits,
+        asked: StreamScanner | None = None,
+        holds: Literal["connection", "all"] | None = None,
     ):
         assert format.conversation is not None
         self._asked = asked
+        self._holds = holds
+        self._held = np.zeros(0, np.int64)  # connections of the last streams that are given again
         self._format = format
         self._conversation: Conversation = format.conversation
         self._check = check
@@ -115,28 +125,41 @@ class StreamScanner:
 
         Raises FrameError if there are more frames than the limits allow.
         """
-        sizes = streams.rows["size"].astype(np.int64)
         chosen = self._choose_streams(streams)
-        rows, ends = self._scan_spans(streams, chosen, more=more)
+        rows, ends, has_damage = self._scan_spans(streams, chosen, more=more)
         table = self._make_table(streams, rows)
         connections = self._read_connections(streams)
         is_chosen = np.zeros(len(streams), bool)
         is_chosen[chosen] = True
-        is_small = sizes <= UNDECIDED_BYTES
-        is_judged = is_chosen if not more else is_chosen & ~is_small
-        verdicts = self._decide(streams, table, connections, is_judged)
+        verdicts = self._decide(streams, table, connections, more=more)
         if more and self._asked is None:
             self._known.keep(self._numbers, self._verdicts)
-        is_read = is_chosen & (verdicts == ACCEPTED)
+        is_kept = verdicts == UNDECIDED
+        self._held = self._held[:0]
+        if self._asked is not None:
+            is_kept |= np.isin(self._numbers, self._asked._held)[connections]
+        is_read = is_chosen & (verdicts == ACCEPTED) & ~is_kept
         rows = select_rows(rows, is_read[rows["parent"]])
-        waits = is_chosen & is_small & (verdicts == UNDECIDED)
         if self._gaps is not None:
-            rows, ends = self._gaps.scan(
-                streams, rows, ends, chosen=chosen, is_read=is_read, waits=waits, more=more
+            found = self._gaps.scan(
+                streams,
+                rows,
+                ends,
+                chosen=chosen,
+                has_damage=has_damage,
+                is_read=is_read,
+                more=more,
             )
-        done = np.where(waits, 0, sizes)
+            rows, ends = found.rows, found.ends
+            if more:
+                is_kept |= self._hold(streams, connections, found.is_searched)
+                self._gaps.keep_states(found, is_read & ~is_kept)
+            is_read &= ~is_kept
+            rows = select_rows(rows, is_read[rows["parent"]])
+        done = np.where(is_kept, KEPT, streams.rows["size"].astype(np.int64))
         if more:
             done[chosen] = np.where(is_read[chosen], ends, done[chosen])
+        verdicts = np.where(is_kept, UNDECIDED, verdicts)
         is_ended = np.full(len(streams), released)
         if not (more or released):
             assert streams.outer is not None
@@ -144,12 +167,31 @@ class StreamScanner:
         rows = self._add_bad_rows(streams, rows, verdicts, chosen, ends, is_ended)
         return self._make_table(streams, rows), done
 
+    def _hold(
+        self, streams: FrameTable, connections: np.ndarray, is_searched: np.ndarray
+    ) -> np.ndarray:
+        """Return which streams are given again, because an earlier frame may be found: bool.
+
+        Connections with more than HELD_BYTES are not held any more.
+
+        is_searched: the streams in which a frame may be found.
+        """
+        is_held = np.zeros(len(self._numbers), bool)
+        if self._holds is not None:
+            is_held[connections[is_searched]] = True
+            sizes = np.bincount(connections, streams["size"], len(self._numbers))
+            if self._holds == "all":
+                is_held[:] = is_held.any() and sizes.sum() <= HELD_BYTES
+            is_held &= sizes <= HELD_BYTES
+        self._held = self._numbers[is_held]
+        return is_held[connections]
+
     def weigh(self, streams: FrameTable, *, more: bool) -> tuple[np.ndarray, FirstFrames]:
         """Return the numbers of the connections, and what the first frames of each one show.
 
         The arguments are those of `scan`. Connections that `scan` decided have 0 bits.
         """
-        rows, _ = self._scan_spans(streams, self._choose_streams(streams), more=more)
+        rows, *_ = self._scan_spans(streams, self._choose_streams(streams), more=more)
         shown = self._weigh(self._make_table(streams, rows), self._read_connections(streams))
         return self._numbers, shown
 
@@ -172,8 +214,10 @@ class StreamScanner:
 
     def _scan_spans(
         self, streams: FrameTable, chosen: np.ndarray, *, more: bool
-    ) -> tuple[np.ndarray, np.ndarray]:
+    ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
         """Return the rows of frames, and how many bytes of each chosen stream they cover.
+
+        The third array says which chosen streams have damage behind these bytes: bool.
 
         more: whether bytes may follow those streams that no other one of the same side follows.
         """
@@ -183,16 +227,19 @@ class StreamScanner:
         if is_open.all() or not is_open.any():
             return self._scan_chosen(streams, chosen, more=bool(is_open.any()))
         ends = np.zeros(len(chosen), np.int64)
+        has_damage = np.zeros(len(chosen), bool)
         parts = []
         for places, follows in ((np.flatnonzero(is_open), True), (np.flatnonzero(~is_open), False)):
-            rows, ends[places] = self._scan_chosen(streams, chosen[places], more=follows)
+            found = self._scan_chosen(streams, chosen[places], more=follows)
+            rows, ends[places], has_damage[places] = found
             parts.append(rows)
         rows = join_rows(parts)
-        return select_rows(rows, np.argsort(rows["parent"], kind="stable")), ends
+        rows = select_rows(rows, np.argsort(rows["parent"], kind="stable"))
+        return rows, ends, has_damage
 
     def _scan_chosen(
         self, streams: FrameTable, chosen: np.ndarray, *, more: bool
-    ) -> tuple[np.ndarray, np.ndarray]:
+    ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
         """Return the same for streams that bytes may follow, or that none follow."""
         spans = np.zeros(len(chosen), HEAD)
         for name in ("start", "size", "buffer"):
@@ -207,7 +254,7 @@ class StreamScanner:
             at = int(positions[-1])
             near = streams.buffers[int(spans["buffer"][len(faults) - 1])][at : at + NEAR]
             raise FrameError(Fault.LIMIT, at, len(rows), near)
-        return rows, positions - spans["start"]
+        return rows, positions - spans["start"], faults >= HARD
 
     def _make_table(self, streams: FrameTable, rows: np.ndarray) -> FrameTable:
         return FrameTable(streams.buffers, rows, (), self._format, streams, (), self._check, "mark")
@@ -225,12 +272,10 @@ class StreamScanner:
         streams: FrameTable,
         table: FrameTable,
         connections: np.ndarray,
-        is_judged: np.ndarray,
+        *,
+        more: bool,
     ) -> np.ndarray:
-        """Return the verdict of the connection of each stream, and keep it.
-
-        is_judged: the streams whose connection is rejected if nothing shows the format.
-        """
+        """Return the verdict of the connection of each stream, and keep it."""
         verdicts = self._verdicts
         if self._asked is not None:
             verdicts[:] = self._asked._verdicts
@@ -241,16 +286,22 @@ class StreamScanner:
             ports = streams.outer["server_port"][streams["parent"]]
             is_usual = has_usual_port(self._conversation, ports)
             verdicts[connections[is_open & is_usual]] = ACCEPTED
-            is_shown = is_usual
-            if (is_open & ~is_usual).any():
-                is_shown = is_usual | self._weigh(table, connections).show_format[connections]
-            verdicts[connections[is_open & is_shown]] = ACCEPTED
-            is_other = is_judged & (verdicts[connections] == UNDECIDED)
-            verdicts[connections[is_other]] = REJECTED
+            if (verdicts == UNDECIDED).any():
+                shown = self._weigh(table, connections)
+                is_open = verdicts == UNDECIDED
+                verdicts[is_open & shown.show_format] = ACCEPTED
+                is_open = verdicts == UNDECIDED
+                verdicts[is_open & (shown.is_complete | (not more))] = REJECTED
         return verdicts[connections]
 
     def _weigh(self, table: FrameTable, connections: np.ndarray) -> FirstFrames:
-        return weigh_first_frames(table, connections, self._verdicts == UNDECIDED)
+        assert table.outer is not None
+        return weigh_first_frames(
+            table,
+            connections,
+            self._verdicts == UNDECIDED,
+            may_send=self._is_of_sender(table.outer),
+        )
 
     def _add_bad_rows(
         self,
@@ -305,7 +356,7 @@ class AnswerScanner:
         self._label = format.conversation.label
         self._measure_waiting = format.conversation.measure_waiting or _measure_frames
         self._asked_format = asked
-        self._asked = StreamScanner(asked, check=check, limits=limits)
+        self._asked = StreamScanner(asked, check=check, limits=limits, holds="connection")
         self._answers = StreamScanner(format, check=check, limits=limits, asked=self._asked)
         self._waiting = WaitingFrames(make_empty(asked))
 

@@ -39,6 +39,9 @@ cdef struct Node:
     uint64_t position           # of the first byte in the stream
     int64_t time                # ns since 1970
     int64_t packet              # number of the packet in the capture, from 1 on
+    int64_t ready               # `ready`, `order` and `order_of_all` are those of a `Segment`
+    int64_t order
+    int64_t order_of_all
     uint32_t size
     int32_t next
 
@@ -61,12 +64,21 @@ cdef struct Side:
     uint32_t retransmissions    # packets without any new byte
     uint32_t waited             # packets since the receiver has bytes that are missing here
     int64_t waiting_since       # time of the first of them, ns
+    uint64_t missing_position   # stream position of the bytes that are missing before held ones
+    uint64_t missing_at         # `arrived` of the connection when they began to be missing
+    uint64_t missing_at_all     # `arrived` of the capture, the same
+    int64_t missing_time        # the latest time of a packet, the same
+    int64_t expired             # last packet before which the other side ceased to wait for them
+    int64_t expired_of_all      # last packet before which the other connections did
     bint is_started             # next_sequence is known
     bint is_assumed             # it is that of an empty packet, which may be a keep-alive
     bint is_closed              # FIN was seen, and all bytes before it
     bint has_fin
     bint is_touched             # it is in the list of directions with new bytes
     bint is_taken               # the `take` that runs returns its bytes
+    bint is_missing             # bytes before the held ones are missing
+    bint is_kept                # its ready bytes are given again with those of the other side
+    bint is_listed              # it is in the list of directions with missing bytes
     uint64_t fin_position
 
 cdef struct Connection:
@@ -76,6 +88,7 @@ cdef struct Connection:
     int64_t time_end            # of the last packet
     int64_t syn_time            # of the SYN of the client, 0 if it was not seen
     int64_t handshake           # ns from SYN to the client's first ACK, -1 where not known
+    uint64_t arrived            # bytes in packets so far
     int32_t first_packet        # row in the first table of packets
     int32_t next                # of the same slot of the hash table, or of the free ones
     uint64_t seen               # `elapsed` of the clock at the last packet, ns

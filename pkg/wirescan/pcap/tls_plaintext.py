@@ -8,6 +8,8 @@ from __future__ import annotations
 
 import numpy as np
 
+from wirescan.pcap.verdicts import KEPT
+
 FILLER = b"\0"  # a piece without bytes has one in the buffer, so that it has a segment of its own
 
 
@@ -117,7 +119,13 @@ class Plaintext:
         return len(self.pieces) > 1 or bool(self.pieces and self.pieces[0].fault)
 
     def release(self, size: int) -> None:
-        """Forget all pieces but the last one, and the first bytes of that one."""
+        """Forget all pieces but the last one, and the first bytes of that one.
+
+        size: how many they are. KEPT: all pieces are given again.
+        """
+        if size == KEPT:
+            self._emitted = self.size
+            return
         piece = self.pieces[-1]
         self.pieces = []
         if not piece.fault and size < piece.size:
@@ -148,6 +156,10 @@ def _map_segments(
     records = np.repeat(np.arange(len(starts)), counts)
     numbers = np.arange(len(records)) - np.repeat(np.cumsum(counts) - counts, counts)
     mapped: np.ndarray = segments[first[records] + numbers]
+    # A byte of a record is not there before the last one.
+    last = segments[first + counts - 1]
+    for name in ("ready", "order", "order_of_all"):
+        mapped[name] = last[name][records]
     inside = np.maximum(mapped["start"] - starts[records], 0)
     mapped["start"] = inside + places[records]
     return mapped

@@ -6,6 +6,9 @@ import numpy as np
 
 # UNDECIDED: nothing shows yet whether a connection has the format.
 UNDECIDED, ACCEPTED, REJECTED = 0, 1, 2
+# Instead of the number of bytes that are done with: a row of streams is given again with all rows
+# after it. `Assembler.release` takes it.
+KEPT = -1
 
 
 class ConnectionVerdicts:

@@ -7,6 +7,7 @@ from contextlib import suppress
 
 import numpy as np
 
+from wirescan.frames.conversation import WEIGHED_BYTES
 from wirescan.frames.errors import FrameError
 from wirescan.frames.limits import Limits
 from wirescan.frames.table import FrameTable
@@ -29,6 +30,8 @@ CHARACTER = 2  # bits that a character of a method is worth: it is one of 65
 LONGEST = 16  # characters of a method that count
 STRUCT = 12  # a struct ends where the length of the frame says
 UNFRAMED = (Kind.UNFRAMED_BINARY, Kind.UNFRAMED_COMPACT)
+PLAIN = (Kind.FRAMED_BINARY, Kind.FRAMED_COMPACT, *UNFRAMED)  # a message, with a length or without
+UNSIZED = (*UNFRAMED, Kind.HTTP, Kind.HTTP_CHUNKED)  # their first bytes may not state their size
 NEEDS_MESSAGE = (Kind.HTTP, Kind.HTTP_CHUNKED)  # other content than Thrift is frequent there
 LIMITS = Limits(inflated=1 << 20, inflated_total=4 << 20, rows=1 << 16)
 
@@ -46,6 +49,24 @@ def weigh_frames(frames: FrameTable) -> np.ndarray:
     return bits
 
 
+def weigh_frames_alone(frames: FrameTable) -> np.ndarray:
+    """Return how unlikely each frame is after lost bytes, in bits: float64.
+
+    Of a plain frame, the beginning of its message counts, and of others their first bytes. So the
+    number of a frame does not depend on how much the others have to be decompressed to.
+    """
+    kinds = frames["kind"]
+    bits = np.zeros(len(frames), np.float64)
+    for kind, value in FRAME_BITS.items():
+        bits[kinds == kind] = value
+    plain = np.flatnonzero(np.isin(kinds, PLAIN))
+    messages = frames[plain].open("messages", errors="skip")
+    for row, parent in enumerate(messages["parent"].tolist()):
+        bits[plain[parent]] = _weigh_method(messages, row)
+    bits[np.isin(kinds, UNSIZED) & (frames["size"] > WEIGHED_BYTES)] = 0
+    return bits
+
+
 def _weigh_messages(frames: FrameTable) -> np.ndarray:
     """Return the bits of the message in each frame, float64; 0 without one.
 
@@ -59,11 +80,18 @@ def _weigh_messages(frames: FrameTable) -> np.ndarray:
     kinds = frames["kind"][messages["parent"]]
     has_end[np.isin(kinds, UNFRAMED)] = False  # the struct is what ends the frame
     for row, parent in enumerate(messages["parent"].tolist()):
-        method = bytes(messages.bytes(row, "method") or b"")
-        if METHOD.fullmatch(method):
-            bits[parent] = _weigh_begin(messages, row) + CHARACTER * min(len(method), LONGEST)
-            bits[parent] += STRUCT * has_end[row]
+        method_bits = _weigh_method(messages, row)
+        if method_bits:
+            bits[parent] = method_bits + STRUCT * has_end[row]
     return bits
+
+
+def _weigh_method(messages: FrameTable, row: int) -> int:
+    """Return the bits of a message up to its method; 0 if that is no name."""
+    method = bytes(messages.bytes(row, "method") or b"")
+    if not METHOD.fullmatch(method):
+        return 0
+    return _weigh_begin(messages, row) + CHARACTER * min(len(method), LONGEST)
 
 
 def _weigh_begin(messages: FrameTable, row: int) -> int:
