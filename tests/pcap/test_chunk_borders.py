@@ -399,3 +399,18 @@ def test_bytes_before_a_gap_have_one_fault():
     pieces, whole = read_each_packet(capture, "thrift.messages?capture=true")
     assert pieces == whole
     assert sum("NOT_A_FRAME" in row for row in whole) == 3
+
+
+def test_replies_wait_for_calls_that_are_found_after_damage():
+    """Bytes after a call show that it is one. The reply comes before them."""
+    capture = SimulatedCapture()
+    connection = Connection(CLIENT, (SERVER, 9090))
+    capture.connect(connection)
+    call = thrift.encode_framed(thrift.encode_message("add", thrift.MessageType.CALL, 1))
+    reply = thrift.encode_framed(thrift.encode_message("add", thrift.MessageType.REPLY, 1))
+    for side, data in ((0, b"\xee" * 100), (0, call), (1, reply), (0, call)):
+        capture.send(connection, side, bytes(data))
+    pieces, whole = read_each_packet(capture, "thrift.exchanges")
+    assert pieces == whole
+    exchanges = wirescan.scan(capture.to_pcap(), "thrift.exchanges", errors="mark")
+    assert (exchanges["response_size"] > 0).tolist() == [True, False, False]

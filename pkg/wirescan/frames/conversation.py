@@ -51,6 +51,8 @@ class Conversation:
             the start of a frame need it. The number of a frame depends on this frame only. It is 0
             for a frame of more than WEIGHED_BYTES that does not state its size in that many bytes.
             With it, frames are searched for at the starts of packets after lost bytes. Optional.
+        resyncs: whether a scan finds frames after damage, wherever they begin. Then responses wait
+            while a frame is searched for that may be their request.
         answers: the name of the format of the frames that these answer; only with `label`.
         measure_waiting: a function of a table of the frames of `answers`. It returns an int64
             array: how many first bytes of each frame `label` needs while the frame waits for its
@@ -65,6 +67,7 @@ class Conversation:
     answers: str | None = None
     measure_waiting: Callable[[FrameTable], np.ndarray] | None = None
     weigh_after_gap: Callable[[FrameTable], np.ndarray] | None = None
+    resyncs: bool = False
     keylog: str | None = None
 
 

@@ -388,8 +388,10 @@ class FoundFrames:
         chosen: the rows of streams that were scanned.
         states: the state of the side of each of them after its last byte.
         senders: the number of its side.
-        is_searched: which streams have a packet in which the next frame may begin, as far as their
-            bytes show: a bool array, for all streams.
+        is_scanned: the streams that may not begin with a frame, and are searched: a bool array, for
+            all streams.
+        is_searched: those of them with a packet in which the next frame may begin, as far as their
+            bytes show.
     """
 
     rows: np.ndarray
@@ -397,6 +399,7 @@ class FoundFrames:
     chosen: np.ndarray
     states: np.ndarray
     senders: np.ndarray
+    is_scanned: np.ndarray
     is_searched: np.ndarray
 
 
@@ -451,6 +454,7 @@ class GapTracker:
         states[with_gaps[is_intact]] = AT_FRAME
         with_gaps, is_last = with_gaps[~is_intact], is_last[~is_intact]
         is_waiting = np.zeros(len(streams), bool)
+        is_scanned = np.zeros(len(streams), bool)
         if len(with_gaps):
             stream_rows = streams.rows[chosen[with_gaps]]
             stops = stream_rows["start"] + stream_rows["size"]
@@ -465,9 +469,8 @@ class GapTracker:
             spans = [
                 StreamSpan(*values) for values in zip(*(column.tolist() for column in columns))
             ]
-            is_searched = np.zeros(len(streams), bool)
-            is_searched[chosen[with_gaps]] = True
-            others = select_rows(rows, ~is_searched[rows["parent"]])
+            is_scanned[chosen[with_gaps]] = True
+            others = select_rows(rows, ~is_scanned[rows["parent"]])
             rows = join_rows([others, self._scanner.scan(streams, spans, rows.dtype)])
             rows = select_rows(rows, np.argsort(rows["parent"], kind="stable"))
             self._check_rows(streams, rows)
@@ -476,7 +479,7 @@ class GapTracker:
             states[with_gaps] = [span.fault or AT_FRAME for span in spans]
             is_waiting[chosen[with_gaps]] = [span.is_waiting for span in spans]
         self._has_scanned = True
-        return FoundFrames(rows, ends, chosen, states, senders, is_waiting)
+        return FoundFrames(rows, ends, chosen, states, senders, is_scanned, is_waiting)
 
     def keep_states(self, found: FoundFrames, is_read: np.ndarray) -> None:
         """Keep the states of sides whose next bytes follow.

@@ -140,6 +140,11 @@ class StreamScanner:
             is_kept |= np.isin(self._numbers, self._asked._held)[connections]
         is_read = is_chosen & (verdicts == ACCEPTED) & ~is_kept
         rows = select_rows(rows, is_read[rows["parent"]])
+        is_searched = np.zeros(len(streams), bool)
+        if self._conversation.resyncs:
+            is_searched[chosen] = has_damage
+            is_searched &= is_read & ~find_followed(find_senders(streams))
+        found = None
         if self._gaps is not None:
             found = self._gaps.scan(
                 streams,
@@ -151,11 +156,13 @@ class StreamScanner:
                 more=more,
             )
             rows, ends = found.rows, found.ends
-            if more:
-                is_kept |= self._hold(streams, connections, found.is_searched)
-                self._gaps.keep_states(found, is_read & ~is_kept)
-            is_read &= ~is_kept
-            rows = select_rows(rows, is_read[rows["parent"]])
+            is_searched[found.is_scanned] = found.is_searched[found.is_scanned]
+        if more:
+            is_kept |= self._hold(streams, connections, is_searched)
+        is_read &= ~is_kept
+        rows = select_rows(rows, is_read[rows["parent"]])
+        if found is not None and self._gaps is not None and more:
+            self._gaps.keep_states(found, is_read)
         done = np.where(is_kept, KEPT, streams.rows["size"].astype(np.int64))
         if more:
             done[chosen] = np.where(is_read[chosen], ends, done[chosen])

@@ -315,7 +315,7 @@ FRAMES = Format(
         "infos": Column(count="info_count"),
     },
     parser=Parser(scan=scan_stream, spans=scan_streams, bytes_needed=bytes_needed),
-    conversation=Conversation(ports=(9090,), weigh_after_gap=weigh_frames_alone),
+    conversation=Conversation(ports=(9090,), weigh_after_gap=weigh_frames_alone, resyncs=True),
     storage=Storage(
         files=FILES,
         text_marks=(b"POST ", b"HTTP/"),
