@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Literal, Protocol
+from typing import TYPE_CHECKING, Literal, NamedTuple, Protocol
 
 import numpy as np
 
@@ -17,6 +17,41 @@ if TYPE_CHECKING:
 
 WEIGHED_BYTES = 1 << 10  # first bytes by which frames are found after lost bytes
 Rule = Literal["frames", "TLS", "port", "none"]
+
+
+class Opening(NamedTuple):
+    """How the packets of one role begin: see `make_opening`.
+
+    Attributes:
+        sender: "client" or "server".
+        lowest, highest: the lowest and the highest value of each byte.
+    """
+
+    sender: Literal["client", "server"]
+    lowest: bytes
+    highest: bytes
+
+
+def make_opening(
+    sender: Literal["client", "server"], *parts: bytes | int | tuple[int, int]
+) -> Opening:
+    """Return how packets begin that only a client or only a server sends.
+
+    parts: bytes for these bytes, a number for so many bytes of any value, and two numbers for the
+    lowest and the highest value of a byte. At most 16 bytes in all.
+    """
+    lowest, highest = bytearray(), bytearray()
+    for part in parts:
+        if isinstance(part, tuple):
+            lowest.append(part[0])
+            highest.append(part[1])
+        elif isinstance(part, int):
+            lowest += bytes(part)
+            highest += b"\xff" * part
+        else:
+            lowest += part
+            highest += part
+    return Opening(sender, bytes(lowest), bytes(highest))
 
 
 @dataclass(frozen=True, eq=False)
@@ -43,6 +78,8 @@ class Conversation:
 
     Attributes:
         ports: the usual ports of servers. Bytes of other ports are read if they show the format.
+        openings: how packets of a client or of a server begin. They say who is the client where a
+            capture begins inside a connection on other ports. Optional.
         sender: who sends such frames: "client" or "server". None: both do.
         label: a function of such frames and of the frames of `answers`, both as `SentFrames`, that
             says which frames they answer, as `LabelledFrames`. Optional.
@@ -62,6 +99,7 @@ class Conversation:
     """
 
     ports: tuple[int, ...] = ()
+    openings: tuple[Opening, ...] = ()
     sender: Literal["client", "server"] | None = None
     label: Callable[[SentFrames, SentFrames], LabelledFrames] | None = None
     answers: str | None = None

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from wirescan.frames.conversation import WEIGHED_BYTES
+from wirescan.frames.conversation import WEIGHED_BYTES, make_opening
 from wirescan.frames.evidence import weigh_small_numbers
 from wirescan.frames.table import FrameTable
 from wirescan.lumberjack.constants import Kind
@@ -13,6 +13,14 @@ START = 12  # bits: two of 256 versions, and five of 256 types
 BYTE = 8
 ZLIB = 0x78  # the first byte of a zlib stream that writers make; the first two are divisible by 31
 ZLIB_CHECK = 31
+# A window of less than 65,536 events, an event, compressed frames, and an ack.
+OPENINGS = (
+    make_opening("client", (0x31, 0x32), b"W\0\0"),
+    make_opening("client", (0x31, 0x32), b"D"),
+    make_opening("client", (0x31, 0x32), b"C", 4, bytes([ZLIB])),
+    make_opening("client", b"2J", 8, b"{"),
+    make_opening("server", (0x31, 0x32), b"A", 4),
+)
 COUNTED = {
     Kind.WINDOW: "count",
     Kind.ACK: "sequence",

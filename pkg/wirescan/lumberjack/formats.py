@@ -27,7 +27,7 @@ from wirescan.frames.summary_columns import SummaryColumns
 from wirescan.frames.table import MAX_BUFFERS, FrameTable, require_rows
 from wirescan.lumberjack import exchanges
 from wirescan.lumberjack.constants import KINDS
-from wirescan.lumberjack.evidence import weigh_frames, weigh_frames_alone
+from wirescan.lumberjack.evidence import OPENINGS, weigh_frames, weigh_frames_alone
 from wirescan.lumberjack.files import FILES, FINISHED, estimate_work, find_boundaries
 from wirescan.lumberjack.meanings import MEANINGS
 from wirescan.lumberjack.scan import (
@@ -331,7 +331,9 @@ FRAMES = Format(
     children={"events": events},
     columns={"kind": Column(names=KINDS)},
     parser=Parser(scan=scan_stream, spans=scan_streams, bytes_needed=bytes_needed),
-    conversation=Conversation(ports=(5044, 5043), weigh_after_gap=weigh_frames_alone),
+    conversation=Conversation(
+        ports=(5044, 5043), openings=OPENINGS, weigh_after_gap=weigh_frames_alone
+    ),
     exchange=EXCHANGES,
     storage=Storage(
         files=FILES,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from wirescan.frames.conversation import WEIGHED_BYTES
+from wirescan.frames.conversation import WEIGHED_BYTES, make_opening
 from wirescan.frames.table import FrameTable
 from wirescan.nats.constants import Kind
 
@@ -13,6 +13,17 @@ BYTE = 8
 SHOWN = 64  # first bytes of a message that are looked at
 LINE_END = b"\r\n"
 SIZED = (Kind.PUB, Kind.HPUB, Kind.MSG, Kind.HMSG)  # their sizes say where a line end must be
+# PING and PONG are sent by both sides.
+OPENINGS = (
+    *(
+        make_opening("client", word)
+        for word in (b"CONNECT {", b"PUB ", b"HPUB ", b"SUB ", b"UNSUB ")
+    ),
+    *(
+        make_opening("server", word)
+        for word in (b"INFO {", b"MSG ", b"HMSG ", b"+OK\r\n", b"-ERR '")
+    ),
+)
 OBJECTS = (Kind.INFO, Kind.CONNECT)  # a JSON object follows the operation
 
 

@@ -20,7 +20,7 @@ from wirescan.frames.limits import Limits
 from wirescan.frames.table import FrameTable, require_rows
 from wirescan.nats import exchanges
 from wirescan.nats.constants import Kind
-from wirescan.nats.evidence import weigh_messages, weigh_messages_alone
+from wirescan.nats.evidence import OPENINGS, weigh_messages, weigh_messages_alone
 from wirescan.nats.files import FILES, find_boundaries
 from wirescan.nats.meanings import MEANINGS
 from wirescan.nats.scan import (
@@ -168,7 +168,9 @@ MESSAGES = Format(
     children={"headers": headers},
     columns={"kind": Column(names=KINDS), "headers": Column(count="header_count")},
     parser=Parser(scan=scan_stream, spans=scan_streams, bytes_needed=bytes_needed),
-    conversation=Conversation(ports=(4222,), weigh_after_gap=weigh_messages_alone),
+    conversation=Conversation(
+        ports=(4222,), openings=OPENINGS, weigh_after_gap=weigh_messages_alone
+    ),
     exchange=EXCHANGES,
     storage=Storage(
         files=FILES,

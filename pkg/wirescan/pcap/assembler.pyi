@@ -1,4 +1,4 @@
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Final
 
 import numpy as np
@@ -25,6 +25,8 @@ class Assembler:
         *,
         connections: int | None = None,
         waiting: int = ...,
+        ports: Iterable[int] = ...,
+        openings: Iterable[tuple[bool, bytes, bytes]] = ...,
     ) -> Assembler: ...
     @property
     def held_connections(self) -> int: ...

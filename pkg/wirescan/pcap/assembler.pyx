@@ -47,6 +47,7 @@ from wirescan.pcap.missing_bytes cimport (
     Progress, expire, lets_all_wait, lets_side_wait, note_missing)
 from wirescan.pcap.number_list cimport Direction, NumberList, compare_numbers, push
 from wirescan.pcap.packet cimport read_datagram
+from wirescan.pcap.roles cimport Roles, begin_roles, fill_roles, follow_roles
 from wirescan.pcap.tcp_connection cimport (
     ADDRESS, CURRENT, Connection, ENDED, FIN, FREE, Key, NONE, Node, RELEASED, SYN, Side)
 from wirescan.pcap.rows cimport (
@@ -76,7 +77,8 @@ cdef enum:
 
 
 cdef class Assembler:
-    """Connections and their bytes: Assembler(policy, held=64 << 20, *, connections, waiting).
+    """Connections and their bytes: Assembler(policy, held=64 << 20, *, connections, waiting, ports,
+    openings).
 
     policy: which bytes win where held segments overlap: the "first" or the "last" that came.
     held: bytes out of order that one direction may hold. Beyond it the bytes that are missing
@@ -87,6 +89,9 @@ cdef class Assembler:
         Time goes on to the earliest time of eight packets in a row that are all later. It is set
         back, without a release, to the latest time of 64 packets in a row that are all a minute
         earlier. So some packets with false times release nothing, and do not stop releases.
+    ports: the usual ports of servers. openings: how the packets of one role begin: whether that of
+        the client, the lowest bytes and the highest ones. They say who is the client of a
+        connection whose beginning the capture does not have: see roles.pxd.
     waiting: bytes of copies that may wait for others. Beyond it the longest idle connections are
         released too, in `release`. Only with `connections`.
 
@@ -104,6 +109,7 @@ cdef class Assembler:
     cdef NumberList missing         # places of directions that may have missing bytes
     cdef size_t checked_missing     # how many of them had some when all were looked at
     cdef Progress progress
+    cdef Roles roles
     cdef bint is_together           # the last `take` had all connections or none
     cdef FragmentTable fragments    # that wait for others
     cdef bint out_of_memory
@@ -113,11 +119,13 @@ cdef class Assembler:
     cdef CaptureClock clock         # says which connections are released
     cdef readonly int64_t packets   # of the capture so far
 
-    def __cinit__(self, policy, held=64 << 20, *, connections=None, waiting=1 << 30):
+    def __cinit__(self, policy, held=64 << 20, *, connections=None, waiting=1 << 30, ports=(),
+                  openings=()):
         if not isinstance(policy, str):
             raise TypeError(f"policy must be a str, not {policy!r}")
         if policy not in ("first", "last"):
             raise ValueError(f"policy must be first or last, not {policy!r}")
+        fill_roles(&self.roles, ports, openings)
         self.nodes.last_wins = policy == "last"
         self.nodes.held_limit = held
         self.nodes.allowed_steps = FREE_STEPS
@@ -404,6 +412,7 @@ cdef class Assembler:
         cdef int source
         cdef Side* side
         expire(&self.progress, &self.connections.at[place], self.nodes.held_limit)
+        self.connections.at[place].is_role_open = False
         for source in range(2):
             side = &self.connections.at[place].side[source]
             give_up_missing(&self.nodes, side, <uint64_t>-1)
@@ -492,7 +501,7 @@ cdef class Assembler:
         cdef const Side* side
         cdef uint64_t ready = 0, emitted = 0
         cdef int i
-        if (connection.phase == RELEASED) != released:
+        if (connection.phase == RELEASED) != released or connection.is_role_open:
             return False
         if everything or together:
             return everything
@@ -660,7 +669,12 @@ cdef class Assembler:
                 return
             if self.releases:
                 join_list(&self.connections, place)
+            if self.connections.at[place].begun_earlier and not packet.flags & SYN:
+                begin_roles(&self.roles, &self.connections.at[place])
         connection = &self.connections.at[place]
+        if connection.is_role_open and packet.payload_size > 0:
+            follow_roles(&self.roles, connection, source, start + packet.payload_at,
+                         packet.payload_size)
         connection.time_end = max(connection.time_end, packet.time)
         expire(&self.progress, connection, self.nodes.held_limit)
         if packet.payload_size > 0:

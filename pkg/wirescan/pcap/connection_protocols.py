@@ -16,10 +16,9 @@ from wirescan.frames.format import Format
 from wirescan.frames.limits import Limits
 from wirescan.frames.registry import CAPTURE_FORMAT, format_of, formats
 from wirescan.frames.table import FrameTable, Stop
-from wirescan.pcap.assembler import Assembler
 from wirescan.pcap.connection_rule import has_usual_port
 from wirescan.pcap.endpoints import WIDTH, format_endpoints
-from wirescan.pcap.flow_tables import make_flows, make_streams
+from wirescan.pcap.flow_tables import make_assembler, make_flows, make_streams
 from wirescan.pcap.stream_frames import StreamScanner
 from wirescan.pcap.tls_records import find_client_hellos
 
@@ -98,7 +97,7 @@ def _assemble(head: memoryview) -> tuple[FrameTable, FrameTable]:
     stops = (Stop(fault, position),)
     blocks = FrameTable((head,), rows, stops, format, checked=True, errors="mark")
     packets = format_of("pcap.packets").inside(blocks, errors="mark")
-    assembler = Assembler("first")
+    assembler = make_assembler("first")
     assembler.feed(packets.rows, packets.buffers)
     assembler.finish()
     found, endpoints, stream_rows, block, segments = assembler.take()

@@ -10,8 +10,9 @@ import numpy as np
 from wirescan.core.fault import Fault
 from wirescan.core.row_arrays import copy_rows, select_rows
 from wirescan.files.source import view_of
+from wirescan.frames.conversation import make_opening
 from wirescan.frames.errors import enforce_mode
-from wirescan.frames.registry import format_of
+from wirescan.frames.registry import format_of, load_formats
 from wirescan.frames.table import FrameTable
 from wirescan.pcap.assembler import SEGMENT, Assembler
 from wirescan.pcap.constants import Direction
@@ -19,7 +20,29 @@ from wirescan.pcap.constants import Direction
 logger = logging.getLogger(__name__)
 
 MOST_CONNECTIONS = 1 << 17  # that are held while a capture is read in pieces
+# The hellos of TLS: a record of a handshake, and the type of the message in it.
+TLS_OPENINGS = [
+    make_opening("client", b"\x16\x03", (0, 4), 2, b"\x01"),
+    make_opening("server", b"\x16\x03", (0, 4), 2, b"\x02"),
+]
 MOST_WAITING = 1 << 30  # bytes of them that wait for others, decrypted bytes included
+
+
+def make_assembler(policy: str, *, connections: int | None = None) -> Assembler:
+    """Return an `Assembler` that knows the ports and the first bytes of all formats.
+
+    The arguments are those of `Assembler`.
+    """
+    conversations = [
+        format.conversation for format in load_formats().values() if format.conversation is not None
+    ]
+    openings = [opening for item in conversations for opening in item.openings] + TLS_OPENINGS
+    return Assembler(
+        policy,
+        connections=connections,
+        ports={port for item in conversations for port in item.ports},
+        openings=[(item.sender == "client", item.lowest, item.highest) for item in openings],
+    )
 
 
 def make_flows(

@@ -30,7 +30,7 @@ from wirescan.pcap.constants import BlockKind, Direction, FlowState, LinkType, P
 from wirescan.pcap.endpoints import format_endpoints
 from wirescan.pcap.evidence import weigh_blocks
 from wirescan.pcap.files import FILES, MARKS
-from wirescan.pcap.flow_tables import make_flows, make_streams, report_incomplete
+from wirescan.pcap.flow_tables import make_assembler, make_flows, make_streams, report_incomplete
 from wirescan.pcap.meanings import MEANINGS
 from wirescan.pcap.scan import BLOCK, PACKET, open_packets, scan_stream
 from wirescan.pcap.stream_frames import CapturedStreams
@@ -186,7 +186,7 @@ def streams(
     require_rows(flows, FLOW, "streams are found in a table of pcap.flows")
     if flows.outer is None and len(flows):
         raise ValueError("these flows have no packets: make them with pcap.flows")
-    assembler = Assembler(policy)
+    assembler = make_assembler(policy)
     if flows.outer is not None:
         followed = _FOLLOWED.take(flows.outer) if policy == POLICY else None
         assembler = followed or _assemble(flows.outer, policy)
@@ -230,7 +230,7 @@ _FOLLOWED = _Followed()
 
 def _assemble(packets: FrameTable, policy: str) -> Assembler:
     """Follow the connections of packets to the end of the capture."""
-    assembler = Assembler(policy)
+    assembler = make_assembler(policy)
     assembler.feed(packets.rows, packets.buffers)
     assembler.finish()
     return assembler

@@ -22,13 +22,14 @@ from wirescan.frames.format import Format
 from wirescan.frames.limits import Limits
 from wirescan.frames.registry import format_of, make_spec
 from wirescan.frames.table import FrameTable, join, make_empty, require_rows
-from wirescan.pcap.assembler import STREAM, Assembler
+from wirescan.pcap.assembler import STREAM
 from wirescan.pcap.connection_rule import FirstFrames, has_usual_port, weigh_first_frames
 from wirescan.pcap.constants import Direction, FlowState
 from wirescan.pcap.endpoints import format_endpoints
 from wirescan.pcap.flow_tables import (
     MOST_CONNECTIONS,
     complete_streams,
+    make_assembler,
     make_flows,
     make_streams,
     release_idle,
@@ -445,7 +446,7 @@ class CapturedStreams:
     def __init__(self, name: str, *, errors: str, check: bool, limits: Limits):
         self._format = format_of(name)
         self._errors = errors
-        self._assembler = Assembler("first", connections=MOST_CONNECTIONS)
+        self._assembler = make_assembler("first", connections=MOST_CONNECTIONS)
         self._open_packets = partial(format_of("pcap.packets").inside, errors="mark", limits=limits)
 
     def feed(self, table: FrameTable) -> FrameTable:
@@ -578,7 +579,7 @@ class CapturedFrames:
         self._captured = captured
         self._together = together
         self._errors = errors
-        self._assembler = Assembler("first", connections=MOST_CONNECTIONS)
+        self._assembler = make_assembler("first", connections=MOST_CONNECTIONS)
         self._scanner = scanner
         self._open_packets = partial(format_of("pcap.packets").inside, errors="mark", limits=limits)
 

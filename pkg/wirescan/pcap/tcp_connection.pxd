@@ -100,6 +100,8 @@ cdef struct Connection:
     uint8_t client              # the side that is the client, 0 or 1
     uint8_t state
     uint8_t phase
+    uint8_t deciding_packets    # with bytes that do not say who is the client
+    bint is_role_open           # the next packets may say so
     bint is_findable            # it is in the hash table
     bint begun_earlier          # the capture has no SYN
     bint is_acknowledging       # the handshake waits for the client's ACK

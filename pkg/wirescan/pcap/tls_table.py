@@ -14,11 +14,12 @@ from wirescan.frames.errors import FrameError, enforce_mode, resolve_mode
 from wirescan.frames.limits import Limits
 from wirescan.frames.registry import format_of, make_spec
 from wirescan.frames.table import FrameTable, join, make_empty, require_rows
-from wirescan.pcap.assembler import STREAM, Assembler
+from wirescan.pcap.assembler import STREAM
 from wirescan.pcap.endpoints import format_endpoints
 from wirescan.pcap.flow_tables import (
     MOST_CONNECTIONS,
     complete_streams,
+    make_assembler,
     make_flows,
     make_streams,
     release_idle,
@@ -232,7 +233,7 @@ class CapturedTls:
     def __init__(self, *, errors: str, check: bool, limits: Limits, keylog: str | None = None):
         self._format = format_of(make_spec("pcap.tls", keylog=keylog))
         self._errors = errors
-        self._assembler = Assembler("first", connections=MOST_CONNECTIONS)
+        self._assembler = make_assembler("first", connections=MOST_CONNECTIONS)
         self._secrets = KeyLog(keylog)
         self._follower = TlsFollower(self._secrets, keeps_data=False)
         self._open_packets = partial(format_of("pcap.packets").inside, errors="mark", limits=limits)

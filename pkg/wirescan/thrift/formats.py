@@ -25,7 +25,7 @@ from wirescan.frames.table import FrameTable, renumber_enclosing, require_rows
 from wirescan.thrift import exchanges
 from wirescan.thrift.call_text import call_text
 from wirescan.thrift.constants import InfoKind, Kind, MessageType, Protocol, Role, Transform, Type
-from wirescan.thrift.evidence import weigh_frames, weigh_frames_alone
+from wirescan.thrift.evidence import OPENINGS, weigh_frames, weigh_frames_alone
 from wirescan.thrift.files import FILES, find_boundaries
 from wirescan.thrift.format_options import IDL, IDL_INCLUDE, NON_STRICT
 from wirescan.thrift.hmac import make_signer
@@ -315,7 +315,9 @@ FRAMES = Format(
         "infos": Column(count="info_count"),
     },
     parser=Parser(scan=scan_stream, spans=scan_streams, bytes_needed=bytes_needed),
-    conversation=Conversation(ports=(9090,), weigh_after_gap=weigh_frames_alone, resyncs=True),
+    conversation=Conversation(
+        ports=(9090,), openings=OPENINGS, weigh_after_gap=weigh_frames_alone, resyncs=True
+    ),
     storage=Storage(
         files=FILES,
         text_marks=(b"POST ", b"HTTP/"),

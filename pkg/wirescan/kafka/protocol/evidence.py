@@ -11,6 +11,7 @@ from contextlib import suppress
 
 import numpy as np
 
+from wirescan.frames.conversation import make_opening
 from wirescan.frames.errors import FrameError
 from wirescan.frames.limits import Limits
 from wirescan.frames.table import FrameTable
@@ -29,6 +30,14 @@ LARGEST_STEP = 64  # a broker does not answer some requests
 HEADER_SIZE = 8  # bytes of a response up to the end of its correlation id
 API_VERSIONS = 64  # bits: the first two APIs of an ApiVersions response
 LIMITS = Limits(rows=1 << 16)
+# A request of less than 16 MiB: its size, a small API and version, the correlation id, and a client
+# id that begins with a visible character. Responses to old versions of Produce with a correlation
+# id below 3 would look like it, so Produce has later versions.
+REST = ((0, 0), (1, 127), (33, 126))
+OPENINGS = (
+    make_opening("client", b"\0", 3, b"\0\0\0", (3, 20), 4, *REST),
+    make_opening("client", b"\0", 3, b"\0", (1, 95), b"\0", (0, 20), 4, *REST),
+)
 # The body of an ApiVersions response begins with an error code and the number of APIs. Each API has
 # a key, a lowest and a highest version (u2). The first two APIs are Produce and Fetch.
 # (position of the list, bytes of an API): the number has 4 bytes, or it is a varint.

@@ -45,6 +45,7 @@ from wirescan.kafka.protocol.body import open_structs, read_int16
 from wirescan.kafka.protocol.compile import compile_programs
 from wirescan.kafka.protocol.error_codes import ErrorCode
 from wirescan.kafka.protocol.evidence import (
+    OPENINGS,
     weigh_requests,
     weigh_requests_alone,
     weigh_responses,
@@ -660,7 +661,9 @@ REQUESTS = Format(
     children=_list_body_readers("request"),
     columns={"api_key": Column(names=ApiKey)},
     parser=Parser(scan=scan_requests, spans=scan_request_streams),
-    conversation=Conversation(ports=PORTS, sender="client", weigh_after_gap=weigh_requests_alone),
+    conversation=Conversation(
+        ports=PORTS, openings=OPENINGS, sender="client", weigh_after_gap=weigh_requests_alone
+    ),
     exchange=EXCHANGES,
     storage=Storage(
         text_marks=(),
