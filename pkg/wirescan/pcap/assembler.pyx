@@ -44,7 +44,7 @@ from wirescan.pcap.fragments cimport (
     Datagram, ENDS, FragmentTable, add_fragment, create_fragments, drop_fragments, free_fragments,
     take_datagram)
 from wirescan.pcap.missing_bytes cimport (
-    Progress, expire, lets_all_wait, lets_side_wait, note_missing)
+    Progress, expire, lets_all_wait, lets_side_wait, begin_missing)
 from wirescan.pcap.number_list cimport Direction, NumberList, compare_numbers, push
 from wirescan.pcap.packet cimport read_datagram
 from wirescan.pcap.roles cimport Roles, begin_roles, fill_roles, follow_roles
@@ -469,7 +469,7 @@ cdef class Assembler:
         cdef int source
         for source in range(2):
             side = &connection.side[source]
-            if note_missing(&self.progress, connection, side) and not side.is_listed:
+            if begin_missing(&self.progress, connection, side) and not side.is_listed:
                 side.is_listed = True
                 if not push(&self.missing, 2 * place + source):
                     self.out_of_memory = True

@@ -1,4 +1,5 @@
-# Who is the client of a connection whose beginning the capture does not have. assembler.pyx uses it.
+# Who is the client of a connection whose beginning the capture does not have. assembler.pyx uses
+# it.
 #
 # A known port of a service is that of the server. Otherwise the first packets with bytes decide, if
 # one of them begins as only a client or only a server sends. If none does, servers have low ports.

@@ -108,6 +108,7 @@ cdef struct Segment:
     int64_t time                        # ns since 1970
     int64_t packet                      # number of the packet in the capture, from 1 on
     int64_t ready                       # ... with which all bytes up to these were there
-    int64_t order                       # among those of the connection: `packet`, or `ready` if the
-                                        # other side did not wait for so long
-    int64_t order_of_all                # the same among those of all connections
+    # The place among the packets of the connection: `packet`, or `ready` if the other side did not
+    # wait for so long. And that among the packets of all connections.
+    int64_t order
+    int64_t order_of_all
