@@ -7,8 +7,8 @@ cdef extern from *:
     #include <sys/mman.h>
     #endif
 
-    /* Return memory of `bytes` bytes with the content of that at `at`, as realloc does. Large memory
-     * has huge pages: with small ones, the first access to each costs more than what is stored. */
+    /* Return memory of `bytes` bytes with the content of that at `at`, as realloc does. Large
+     * memory has huge pages: the first access to a small one costs more than what is stored. */
     static inline void* wirescan_resize_memory(void* at, size_t bytes) {
         void* memory = realloc(at, bytes);
     #if defined(__linux__) && defined(MADV_HUGEPAGE)

@@ -35,8 +35,10 @@ cdef struct Program:
     uint8_t  is_whole           # bytes after the last field are a fault
     uint8_t  unused[6]
 
-cpdef enum:
+cdef enum:
     DEPTHS = 3                  # of the structs that lead to a record set
+
+cpdef enum:
     LARGEST_STRUCT = 256        # bytes in the row of such a struct
 
 # The record set of a partition, in a message. Places count from the first byte of the message.

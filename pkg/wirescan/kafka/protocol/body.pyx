@@ -22,9 +22,10 @@ import numpy as np
 
 from libc.string cimport memcpy
 from wirescan.core cimport (
-    BAD_COUNT, BAD_NULL, BAD_VERSION, Context, Fault, Head, LEFTOVER, LIMIT, OK, NestedScan, Parents,
-    Reader, Rows, TRUNCATED, add_each, be16, be32, be64, begin_row, int16_t, int32_t, int64_t, left,
-    open_frames, open_rows, scan_children, take, uint8_t, uint16_t, uint32_t, uint64_t, varint32)
+    BAD_COUNT, BAD_NULL, BAD_VERSION, Context, Fault, Head, LEFTOVER, LIMIT, NestedScan, OK,
+    Parents, Reader, Rows, TRUNCATED, add_each, be16, be32, be64, begin_row, int16_t, int32_t,
+    int64_t, left, open_frames, open_rows, scan_children, take, uint8_t, uint16_t, uint32_t,
+    uint64_t, varint32)
 from wirescan.core.loop import flat, lie_inside
 from wirescan.frames.table import iter_groups
 
