@@ -35,7 +35,7 @@ def join_rows(arrays: Sequence[np.ndarray]) -> np.ndarray:
     if not parts:
         raise ValueError("there are no arrays to join")
     # A block may be memory that was used before. New pages cost more than the copy.
-    memory = Block(sum(part.nbytes for part in parts))
+    memory = memoryview(Block(sum(part.nbytes for part in parts)))
     joined = np.frombuffer(memory, parts[0].dtype)
     np.concatenate(parts, out=joined)
     return joined.view(arrays[0].dtype)
