@@ -6,7 +6,8 @@ Parquet, Spark and the command line use this module.
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from functools import partial
 from itertools import chain
 from typing import Any, SupportsIndex
 
@@ -81,7 +82,6 @@ def iter_batches(
     payloads = PayloadColumns(decode or {})
     payloads.check(schema)
     options: dict[str, Any] = {"errors": errors, "check": check, "limits": limits}
-    results: Iterable[pa.RecordBatch | FrameTable]
     filters = add_expression(check_filters(filters, format), where, format)
     file = path if isinstance(path, str) else None
     if filters and (start, stop) == (0, None) and file is not None:
@@ -98,6 +98,7 @@ def iter_batches(
         filters=filters,
         **options,
     )
+    results: Iterable[pa.RecordBatch | FrameTable]
     if reader is None:
         results = iter_tables(
             path,
@@ -115,24 +116,32 @@ def iter_batches(
         piece = batch_bytes if is_copied else max(batch_bytes, MEMORY_PIECE)
         chunks = open_chunks(path, start, stop, piece, mapped=mapped)
         results = reader.read(chunks.pieces, start, tail=tail or chunks.reach_end)
+    make_batch = partial(
+        to_batch,
+        columns=columns,
+        binary=binary,
+        types=types,
+        file=file,
+        errors=errors,
+        limits=limits,
+    )
+    batches = _make_batches(results, make_batch, batch_bytes, columns)
+    yield from payloads.decode_all(batches)
 
-    def make_batches() -> Iterator[pa.RecordBatch]:
-        for result in results:
-            if isinstance(result, pa.RecordBatch):
-                yield result
-                continue
-            for part in split_by_bytes(result, batch_bytes, columns):
-                yield to_batch(
-                    part,
-                    columns,
-                    binary=binary,
-                    types=types,
-                    file=file,
-                    errors=errors,
-                    limits=limits,
-                )
 
-    yield from payloads.decode_all(make_batches())
+def _make_batches(
+    results: Iterable[pa.RecordBatch | FrameTable],
+    make_batch: Callable[[FrameTable], pa.RecordBatch],
+    batch_bytes: int,
+    columns: Sequence[str] | None,
+) -> Iterator[pa.RecordBatch]:
+    """Yield record batches as they are, and tables as batches of about `batch_bytes`."""
+    for result in results:
+        if isinstance(result, pa.RecordBatch):
+            yield result
+            continue
+        for part in split_by_bytes(result, batch_bytes, columns):
+            yield make_batch(part)
 
 
 def fit_payloads(

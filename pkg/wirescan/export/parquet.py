@@ -160,18 +160,7 @@ def write_counted(
             covered += read
             yield CountedBatches(Summary(frames=int(np.count_nonzero(~frames.bad))), [])
             for table in open_nested(frames, format, filters=checked_filters, **options):
-                # Under "strict" the readers have raised for any damage.
-                damaged = [] if errors == "strict" else find_bad_frames(table, layout.columns)
-                bad_count = sum(len(bad) for bad, _ in damaged)
-                faults = None
-                if bad_count:
-                    faults = fault_report.to_batch(table, part.path, layout.columns)
-                if errors == "skip" and bad_count:
-                    table = table.where(~table.bad)
-                if chooser is not None:
-                    table = table[chooser.choose(table, part.path)]
-                batches = list(layout.make_batches(table, part.path, errors))
-                yield CountedBatches(Summary(records=len(table), faults=bad_count), batches, faults)
+                yield _count_table(table, layout, errors, chooser, part.path)
             advance(read)
             if chooser is not None and chooser.is_done:
                 break
@@ -181,6 +170,24 @@ def write_counted(
         yield CountedBatches(
             Summary(files=int(part.start == 0), bytes=len(part), tail=tail_size), []
         )
+
+
+def _count_table(
+    table: FrameTable, layout: Layout, errors: str, chooser: RowChoice | None, path: str
+) -> CountedBatches:
+    """Return the rows of a table to write, and the counts. The arguments are of `write_counted`."""
+    # Under "strict" the readers have raised for any damage.
+    damaged = [] if errors == "strict" else find_bad_frames(table, layout.columns)
+    bad_count = sum(len(bad) for bad, _ in damaged)
+    faults = None
+    if bad_count:
+        faults = fault_report.to_batch(table, path, layout.columns)
+    if errors == "skip" and bad_count:
+        table = table.where(~table.bad)
+    if chooser is not None:
+        table = table[chooser.choose(table, path)]
+    batches = list(layout.make_batches(table, path, errors))
+    return CountedBatches(Summary(records=len(table), faults=bad_count), batches, faults)
 
 
 def write(
@@ -339,21 +346,33 @@ def convert(
         )
         results = list(pool.map(write_task, work, map(output.make_part_path, range(len(work)))))
         parts = [part for _, task_parts in results for part in task_parts]
-        runs = find_small(parts, file_bytes)
-        into = pool.map(
-            lambda number, run: merge(
-                run, f"{output.make_part_path(number, 'merged')}.parquet", compression
-            ),
-            range(len(runs)),
-            runs,
-        )
-        written = output.commit(replace_merged(parts, runs, list(into)), layout.schema)
+        parts = _merge_small_files(parts, file_bytes, output, pool, compression)
+        written = output.commit(parts, layout.schema)
     return replace(
         sum((summary for summary, _ in results), Summary()),
         files=len({part.path for part in work.slices}),
         written=written,
         seconds=time.perf_counter() - begun,
     )
+
+
+def _merge_small_files(
+    parts: list[WrittenFile],
+    file_bytes: int,
+    output: Output,
+    pool: ThreadPoolExecutor,
+    compression: str,
+) -> list[WrittenFile]:
+    """Merge runs of small files that were written, and return the files that are left."""
+    runs = find_small(parts, file_bytes)
+    into = pool.map(
+        lambda number, run: merge(
+            run, f"{output.make_part_path(number, 'merged')}.parquet", compression
+        ),
+        range(len(runs)),
+        runs,
+    )
+    return replace_merged(parts, runs, list(into))
 
 
 def _add_payloads(

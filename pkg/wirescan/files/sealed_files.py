@@ -244,18 +244,16 @@ class SealedFiles:
         out: dict[str, SealedDirectory] = {}
         for folder in {*sealed, *map(os.path.dirname, finished)}:
             directory = sealed.get(folder, SealedDirectory(0, 0, 0))
-            old: list[str] = []
+            paths = [path for path in by_folder[folder] if path not in files]
+            old = [path for path in paths if path not in unfinished]
             unread: dict[str, int] = {}
             limit = listed_at
-            for path in by_folder[folder]:
+            for path in paths:
                 state = states[path]
-                if path in files:
-                    continue
-                name = os.path.basename(path)
                 if path not in unfinished:
-                    old.append(path)
-                elif state.last_change <= directory.until or has_no_bytes(path, state):
-                    unread[name] = state.last_change
+                    continue
+                if state.last_change <= directory.until or has_no_bytes(path, state):
+                    unread[os.path.basename(path)] = state.last_change
                 else:
                     limit = min(limit, state.last_change - 1)
             added = [

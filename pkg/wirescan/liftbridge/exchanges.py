@@ -60,16 +60,10 @@ def pair_publications(
         (messages, requests, "ack_inbox"), (frames, reply_frames, "subject")
     )
     sides = asked.is_to_server.astype(np.int64)
-    keys = np.unique(
-        np.concatenate(
-            [
-                np.stack([sides[request_frames], inboxes, ids], 1),
-                np.stack([1 - sides[reply_frames], subjects, ack_ids], 1),
-            ]
-        ),
-        axis=0,
-        return_inverse=True,
-    )[1].ravel()
+    keys = _number_rows(
+        np.stack([sides[request_frames], inboxes, ids], 1),
+        np.stack([1 - sides[reply_frames], subjects, ack_ids], 1),
+    )
     expecting = np.flatnonzero(messages["ack_policy"][requests] != AckPolicy.NONE)
     found = np.full(len(requests), NO_RESPONSE, np.int64)
     found[expecting] = pair_in_order(
@@ -92,3 +86,10 @@ def pair_publications(
     responses = select_responses(found, reply_frames)
     is_awaited = messages["ack_policy"][requests] != AckPolicy.NONE
     return PairedFrames(request_frames, responses, rows, is_awaited=is_awaited)
+
+
+def _number_rows(requests: np.ndarray, replies: np.ndarray) -> np.ndarray:
+    """Return a number for each row of two arrays, one after another. Equal rows have equal ones."""
+    rows = np.concatenate([requests, replies])
+    numbers: np.ndarray = np.unique(rows, axis=0, return_inverse=True)[1].ravel()
+    return numbers

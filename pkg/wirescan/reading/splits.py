@@ -229,16 +229,7 @@ def plan_tasks(
     )
     if not parts:
         return Plan([], size)
-    total = sum(map(len, parts))
-    count = -(-total // size)
-    max_tasks = total // SMALLEST_TASK
-    densities: dict[str, float] = {}
-    if count > 1 or (rounds > 1 and max_tasks > 1):
-        files = [File(part.path, len(part)) for part in parts]
-        densities = estimate_densities(files, format_of(format).outermost)
-        work = sum(len(part) * densities.get(part.path, DEFAULT_WORK) for part in parts)
-        count = max(count, min(rounds * slots, int(work // TASK_WORK), max_tasks))
-        densities = {path: density * total / work for path, density in densities.items()}
+    count, densities = _count_tasks(parts, format, size, slots, rounds)
     weights = np.array([densities.get(part.path, 1.0) for part in parts])
     loads = np.maximum([len(part) for part in parts] * weights, size // FILES)
     ends = loads.cumsum()
@@ -261,6 +252,25 @@ def plan_tasks(
     ]
     tasks = _assign(parts, starts, weights, begins, float(ends[-1]), share)
     return Plan(tasks, size, densities)
+
+
+def _count_tasks(
+    parts: Sequence[Slice], format: str, size: int, slots: int, rounds: int
+) -> tuple[int, dict[str, float]]:
+    """Return how many tasks of about `size` bytes there are, and how dense the work of files is.
+
+    The arguments are those of `plan_tasks`.
+    """
+    total = sum(map(len, parts))
+    count = -(-total // size)
+    max_tasks = total // SMALLEST_TASK
+    if count <= 1 and (rounds <= 1 or max_tasks <= 1):
+        return count, {}
+    files = [File(part.path, len(part)) for part in parts]
+    densities = estimate_densities(files, format_of(format).outermost)
+    work = sum(len(part) * densities.get(part.path, DEFAULT_WORK) for part in parts)
+    count = max(count, min(rounds * slots, int(work // TASK_WORK), max_tasks))
+    return count, {path: density * total / work for path, density in densities.items()}
 
 
 def _assign(

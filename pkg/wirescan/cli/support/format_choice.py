@@ -64,20 +64,7 @@ def choose_format(
         ValueError: if the format is in doubt, or the paths have different formats. The message
             names the formats, and says why.
     """
-    found: dict[str, tuple[str, Candidate | None]] = {}
-    groups: list[ConnectionGroup] = []
-    for path in _sample(paths):
-        if (path == "-" or is_pipe(path)) and not reads_pipes:
-            continue
-        try:
-            candidates = find_candidates(path)
-        except (OSError, ValueError):
-            continue  # the command reports it
-        name = _decide(path, candidates, default)
-        if name is not None:
-            candidate = next((item for item in candidates if item.format == name), None)
-            found.setdefault(name, (path, candidate))
-            groups += candidate.connections if candidate is not None else ()
+    found, groups = _find_formats(paths, default, reads_pipes=reads_pipes)
     if len(found) > 1:
         parts = [f"{format_path(path)} holds {name}" for name, (path, _) in found.items()]
         raise ValueError(
@@ -106,6 +93,30 @@ def choose_format(
             )
             return format_of(chosen)
     return default
+
+
+def _find_formats(
+    paths: Sequence[str], default: Format, *, reads_pipes: bool
+) -> tuple[dict[str, tuple[str, Candidate | None]], list[ConnectionGroup]]:
+    """Return the outermost formats of some paths, each with its first path, and the connections.
+
+    The arguments and the errors are those of `choose_format`.
+    """
+    found: dict[str, tuple[str, Candidate | None]] = {}
+    groups: list[ConnectionGroup] = []
+    for path in _sample(paths):
+        if (path == "-" or is_pipe(path)) and not reads_pipes:
+            continue
+        try:
+            candidates = find_candidates(path)
+        except (OSError, ValueError):
+            continue  # the command reports it
+        name = _decide(path, candidates, default)
+        if name is not None:
+            candidate = next((item for item in candidates if item.format == name), None)
+            found.setdefault(name, (path, candidate))
+            groups += candidate.connections if candidate is not None else ()
+    return found, groups
 
 
 def _select_in_connections(

@@ -196,17 +196,28 @@ def produce(
             reader = _make_line_reader(lines, key_separator, headers, encoding, errors)
         written = Written(topic, partition, partitioner, options, resume)
         written.write_files(cluster, files, reader)
-    report = {
+    report = _make_report(topic, files, written, reader, time.perf_counter() - started)
+    _print_report(report, "bad frame" if lines is None else "line", as_json=as_json)
+
+
+def _make_report(
+    topic: str,
+    files: Sequence[str],
+    written: Written,
+    reader: LineReader | RestoreReader,
+    seconds: float,
+) -> dict[str, Any]:
+    """Return what was written, for `_print_report`."""
+    return {
         "topic": topic,
         "files": len(files),
         "records": written.records,
         "bytes": reader.counts.bytes,
         "faults": reader.counts.faults,
         "excluded": reader.counts.excluded,
-        "seconds": round(time.perf_counter() - started, 3),
+        "seconds": round(seconds, 3),
         "partitions": written.list_partitions(),
     }
-    _print_report(report, "bad frame" if lines is None else "line", as_json=as_json)
 
 
 class Written:
