@@ -11,7 +11,7 @@ import wirescan
 from tests.peers.canonical import digest
 from tests.reference.aiven_writer import Encryptor, encode_sizes, store_segment
 from tests.support.canonical_records import list_canonical_records
-from tests.support.command import run
+from tests.support.command import parse_lines, run
 from tests.support.paths import AIVEN_STORAGE, ORDERS
 from wirescan import FrameError, kafka
 from wirescan.files import source
@@ -470,3 +470,25 @@ def test_verify_continues_after_a_chunk_that_cannot_be_decrypted(encrypted):
     assert "MISSING_SEGMENT" not in result.output
     assert "9 files, " in result.output and "1 finding of damage" in result.output
     assert "lost: 4,000 records in 1 range of offsets" in result.output
+    for options in (
+        "--offset 4160:8160",
+        "--offset 6000:6010",
+        "--where offset>=4200 --limit 7000",
+    ):
+        result = run("verify", encrypted, *options.split())
+        assert result.exit_code == 1, (options, result.output)
+        assert "BAD_CHECKSUM, the tag of an encrypted chunk is wrong" in result.output
+        assert "1 finding of damage" in result.output
+    assert run("verify", encrypted, "--offset", ":4160").exit_code == 0
+    assert run("verify", encrypted, "--offset", "8160:").exit_code == 0
+
+
+def test_verify_reports_a_first_chunk_that_a_selection_cannot_read(encrypted):
+    segment = find_segment(encrypted, 4160)
+    change_byte(segment, 20)
+    expected = [line for line in parse_lines(run("verify", encrypted, "--json")) if "fault" in line]
+    assert [line["fault"] for line in expected] == ["BAD_CHECKSUM"]
+    for options in ("--offset 4170:4180", "--offset 4160:8160", "--where offset>=4200"):
+        lines = parse_lines(run("verify", encrypted, *options.split(), "--json"))
+        assert [line for line in lines if "fault" in line] == expected
+        assert (lines[-1]["clean"], lines[-1]["lost_records"]) == (False, 4000)

@@ -128,7 +128,8 @@ class Report:
         self._fed = 0  # bytes of the file in progress that were scanned
         self._start = 0  # byte of the file in progress from which on it is read
         self._is_at_end = True  # the file in progress, or the last one, is read to its end
-        self._given = set(files)
+        segments = [parse_segment(self._outermost, path) for path in files]
+        self._given = {(name.prefix, name.base) for name in segments if name is not None}
         self._excluded: dict[str, set[int]] = {}  # prefix -> base offsets of segments not read
         self._is_cut_log = False  # a part of a segment of this log is not read
         self._is_start_cut = False  # the first batches of the first segment are not read
@@ -424,22 +425,24 @@ class Report:
         newest = max(log.verified)
         later = [base for base in log.bases or () if base > newest]
         last = self._offsets.previous
-        if last is None and self._follows_cut:
+        is_start_known = last is not None or not self._follows_cut
+        if last is None and self._is_start_cut:
             self._add_claimed_loss(log)
             return
         if last is None:
             last = min(log.verified) - 1
         claimed = max((claim.last for claim in log.claims), default=last)
-        if later:
+        if later and (log.prefix, later[0]) in self._given:
+            # The next segment, or a part of it, is excluded. That is no damage.
+            if log.damaged and last + 1 < later[0]:
+                log.add_loss(last + 1, later[0] - 1, log.claims)
+            return
+        if later:  # the log ends in a file that was not given
             next_segment = self._make_segment_path(log, later[0])
-            if next_segment in self._given:
-                # The next segment, or a part of it, is excluded. That is no damage.
-                if log.damaged and last + 1 < later[0]:
-                    log.add_loss(last + 1, later[0] - 1, log.claims)
-                return
             reached = [Reach(later[0] - 1, next_segment)] if log.damaged else []
         furthest = max(reached, default=None)
-        if furthest is None or furthest.offset <= max(last, claimed):
+        is_further = furthest is not None and furthest.offset > max(last, claimed)
+        if furthest is None or not is_further or not is_start_known:
             self._add_claimed_loss(log)
             return
         lost = log.add_loss(last + 1, furthest.offset, log.claims, at_end=not later)
