@@ -268,6 +268,24 @@ def test_tables_of_polars_and_arrow_read_urls(objects):
     assert wirescan.dataset(url, format="kafka.records").count_rows() == 27_708
 
 
+def test_parquet_files_of_tasks_are_moved_to_their_places(objects):
+    """Without Spark: two parts, their places, and the second output in place of the first."""
+    from wirescan.export.parquet_writer import WrittenFile
+    from wirescan.spark.store_output import StoreOutput
+
+    url = objects.url("parquet/out")
+    for rows in 10, 5:
+        with StoreOutput(url, overwrite=rows < 10) as output:
+            path = f"{output.make_part_path(0, '0')}.parquet"
+            with output.open_file(path) as file:
+                pq.write_table(pa.table({"offset": np.arange(rows)}), file)
+            output.commit([WrittenFile("", path, rows, 1), WrittenFile("kind=A", path, rows, 1)])
+        names = [file.path for file in list_files(objects.url("parquet/out/**/*"))]
+        assert len(names) == 3 and any("/kind%3DA/part-00000-" in name for name in names)
+        (part,) = [name for name in names if "/out/part-00000-" in name]
+        assert pq.read_table(pa.BufferReader(read_range(part, 0, 1 << 20))).num_rows == rows
+
+
 @pytest.mark.parametrize("form", ["container", "account"])
 def test_a_delta_table_in_azure(azure, form):
     """Without Spark: one file, and its commit."""

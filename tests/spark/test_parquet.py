@@ -216,8 +216,6 @@ def test_small_inputs_make_few_files(spark, tmp_path):
 def test_invalid_arguments_are_refused(spark, log, tmp_path):
     with pytest.raises(ValueError, match="task, spark"):
         to_parquet(spark, log, tmp_path / "out", writer="java")
-    with pytest.raises(ValueError, match="writer='spark'"):
-        to_parquet(spark, log, "s3://bucket/out")
     with pytest.raises(ValueError, match="no format"):
         to_parquet(spark, log, tmp_path / "out", "kafka.nothing")
     with pytest.raises(ValueError, match="partition_by"):

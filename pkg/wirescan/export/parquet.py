@@ -37,6 +37,7 @@ from wirescan.export.parquet_writer import (
     find_small,
     make_writer,
     merge,
+    open_local_file,
     replace_merged,
 )
 from wirescan.files.source import get_seekable_size
@@ -224,6 +225,7 @@ def write_parts(
     *,
     compression: str = COMPRESSION,
     file_bytes: int = FILE_BYTES,
+    open_file: Callable[[str], Any] = open_local_file,
     **options: Any,
 ) -> tuple[Summary, list[WrittenFile]]:
     """Write the frames of some slices to Parquet files, and return a summary and the files.
@@ -234,8 +236,11 @@ def write_parts(
     stem: the start of the paths, which are `<stem>-<n>.parquet`.
     compression: the name of a Parquet codec.
     file_bytes: the size after which a file is followed by another.
+    open_file: a function of a path that opens a file of pyarrow to write. Default: a local file.
     """
-    sink = Sink(lambda number: f"{stem}-{number}.parquet", compression, file_bytes)
+    sink = Sink(
+        lambda number: f"{stem}-{number}.parquet", compression, file_bytes, open_file=open_file
+    )
     return _write_to_sink(slices, sink, layout, options, with_faults=True)
 
 

@@ -57,8 +57,14 @@ class _OpenFile(NamedTuple):
     metadata: list[pq.FileMetaData]
 
 
-def _open_local_file(path: str) -> pa.NativeFile:
+def open_local_file(path: str) -> pa.NativeFile:
+    """Open a new file of the file system."""
     return pa.OSFile(path, "wb")
+
+
+def open_local_input(path: str) -> pa.NativeFile:
+    """Open a file of the file system to read it."""
+    return pa.OSFile(path, "rb")
 
 
 class Sink:
@@ -87,7 +93,7 @@ class Sink:
         compression: str = COMPRESSION,
         file_bytes: float = FILE_BYTES,
         *,
-        open_file: Callable[[str], Any] = _open_local_file,
+        open_file: Callable[[str], Any] = open_local_file,
         schema: pa.Schema | None = None,
     ):
         self.parts: list[WrittenFile] = []
@@ -190,7 +196,7 @@ def find_small(
     Each list makes a file of about `file_bytes`.
     """
     runs: list[list[WrittenFile]] = []
-    for files in _group_by_directory(parts).values():
+    for files in group_by_directory(parts).values():
         for is_small, run in groupby(files, lambda part: part.written * SMALL < file_bytes):
             remaining = 0
             for part in run if is_small else ():
@@ -202,18 +208,29 @@ def find_small(
     return [run for run in runs if len(run) > 1]
 
 
-def _group_by_directory(parts: Iterable[WrittenFile]) -> dict[str, list[WrittenFile]]:
+def group_by_directory(parts: Iterable[WrittenFile]) -> dict[str, list[WrittenFile]]:
+    """Return the files of each directory, in their order."""
     out: dict[str, list[WrittenFile]] = {}
     for part in parts:
         out.setdefault(part.directory, []).append(part)
     return out
 
 
-def merge(parts: Sequence[WrittenFile], path: str, compression: str = COMPRESSION) -> WrittenFile:
-    """Write the rows of files of one directory to one file, in full row groups."""
-    with Sink(lambda number: path, compression, float("inf")) as sink:
+def merge(
+    parts: Sequence[WrittenFile],
+    path: str,
+    compression: str = COMPRESSION,
+    *,
+    open_file: Callable[[str], Any] = open_local_file,
+    open_input: Callable[[str], Any] = open_local_input,
+) -> WrittenFile:
+    """Write the rows of files of one directory to one file, in full row groups.
+
+    open_file, open_input: functions of a path that open a file of pyarrow to write and to read.
+    """
+    with Sink(lambda number: path, compression, float("inf"), open_file=open_file) as sink:
         for part in parts:
-            with pq.ParquetFile(part.path) as file:
+            with open_input(part.path) as source, pq.ParquetFile(source) as file:
                 for number in range(file.num_row_groups):
                     for batch in file.read_row_group(number).to_batches():
                         sink.add(part.directory, batch)
@@ -303,6 +320,14 @@ class Output:
         """
         return str(self._partial / f"{number:05}{attempt and '-' + attempt}")
 
+    def open_file(self, path: str) -> pa.NativeFile:
+        """Open a new file at a path of `make_part_path`."""
+        return open_local_file(path)
+
+    def open_input(self, path: str) -> pa.NativeFile:
+        """Open a file that was written."""
+        return open_local_input(path)
+
     def commit(self, parts: Sequence[WrittenFile], schema: pa.Schema | None = None) -> int:
         """Replace the content of the directory with files, and return their bytes.
 
@@ -324,7 +349,7 @@ class Output:
             shutil.rmtree(old) if old.is_dir() else old.unlink()
         if self.faults.exists():
             shutil.rmtree(self.faults)
-        folders = _group_by_directory(parts)
+        folders = group_by_directory(parts)
         for directory, files in folders.items():
             folder = self.faults if directory == FAULTS else self.path / directory
             folder.mkdir(parents=True, exist_ok=True)

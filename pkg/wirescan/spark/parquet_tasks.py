@@ -32,10 +32,11 @@ from wirescan.export.parquet_writer import (
     merge,
     replace_merged,
 )
-from wirescan.files.source import URL
+from wirescan.files.source import URL, to_plain_path
 from wirescan.frames.limits import Limits
 from wirescan.reading.splits import Plan, Slice
 from wirescan.spark.fault_rows import find_faults
+from wirescan.spark.hadoop_settings import use_session
 from wirescan.spark.payload_types import make_payloads
 from wirescan.spark.plan import make_plan
 from wirescan.spark.run import (
@@ -44,9 +45,11 @@ from wirescan.spark.run import (
     Reading,
     find_format,
     hide_traceback,
+    list_paths,
     make_struct,
     run_tasks,
 )
+from wirescan.spark.store_output import StoreOutput
 
 WRITERS = ("task", "spark")
 COUNTS = ("files", "frames", "records", "bytes", "faults", "tail", "written")
@@ -88,9 +91,11 @@ def to_parquet(
     if a task runs several times.
 
     spark: the session.
-    out: a directory on a file system that the driver and every executor can write to.
+    out: a directory on a file system that the driver and every executor can write to, or the URL
+        of a directory in an object store. In a store the files do not appear all at once:
+        `wirescan.spark.store_output` describes how.
     writer: "task": pyarrow in the tasks, which writes files as `wirescan.export.parquet.convert`.
-        "spark": Spark's own writer, which can write to its tables and to object stores.
+        "spark": Spark's own writer, which also writes to Hadoop's other file systems.
     overwrite: replace the files of an existing directory.
     partition_by: columns whose values name the directories, such as "kind" or "timestamp:day". See
         `wirescan.export.hive_layout`.
@@ -107,6 +112,8 @@ def to_parquet(
     if writer not in WRITERS:
         raise ValueError(f"writer must be one of {', '.join(WRITERS)}, not {writer!r}")
     begun = time.perf_counter()
+    if URL.match(os.fspath(out)):
+        use_session(spark, [*list_paths(paths), os.fspath(out)])
     payloads = make_payloads(decode)
     format = find_format(paths, format)
     reading = Reading(format, columns, errors, check, limits, filters, payloads)
@@ -137,9 +144,7 @@ def _write_in_tasks(
     overwrite: bool,
 ) -> Summary:
     """Write Parquet files in the tasks, see `to_parquet`."""
-    if URL.match(out):
-        raise ValueError(f"tasks write to a file system, not to {out}: use writer='spark'")
-    with Output(os.path.abspath(out), overwrite=overwrite) as output:
+    with _make_output(out, overwrite=overwrite) as output:
 
         def write_slices(slices: list[Slice]) -> Iterator[pa.RecordBatch]:
             with hide_traceback():
@@ -149,6 +154,7 @@ def _write_in_tasks(
                     layout,
                     compression=compression,
                     file_bytes=file_bytes,
+                    open_file=output.open_file,
                     **reading.options,
                 )
             row = asdict(summary) | {"parts": [part._asdict() for part in parts]}
@@ -156,7 +162,13 @@ def _write_in_tasks(
 
         def merge_run(run: list[WrittenFile]) -> Iterator[pa.RecordBatch]:
             with hide_traceback():
-                part = merge(run, f"{_make_attempt_path(output)}.parquet", compression)
+                part = merge(
+                    run,
+                    f"{_make_attempt_path(output)}.parquet",
+                    compression,
+                    open_file=output.open_file,
+                    open_input=output.open_input,
+                )
             yield pa.RecordBatch.from_pylist([part._asdict()], schema=pa.schema(PART))
 
         results = run_tasks(spark, plan, write_slices, make_struct(RESULT)).collect()
@@ -171,7 +183,14 @@ def _write_in_tasks(
     return replace(sum((Summary(**row) for row in rows), Summary()), written=size)
 
 
-def _make_attempt_path(output: Output) -> str:
+def _make_output(out: str, *, overwrite: bool) -> Output | StoreOutput:
+    """Return the output for a path or URL."""
+    if URL.match(out) and not out.startswith("file:"):
+        return StoreOutput(out, overwrite=overwrite)
+    return Output(os.path.abspath(to_plain_path(out)), overwrite=overwrite)
+
+
+def _make_attempt_path(output: Output | StoreOutput) -> str:
     """Return the path for the files of this attempt of a task. No other attempt has this path."""
     task = TaskContext.get()
     return output.make_part_path(task.partitionId(), f"{task.taskAttemptId()}")
