@@ -23,6 +23,7 @@ from .cloud_stores import ACCOUNT, KEY, WRONG_KEY, Azurite, FakeGcs
 
 pytestmark = pytest.mark.peers
 BACKUPS = CORPUS / "kafka-backup"
+CONNECT_BACKUP = CORPUS / "kafka-connect-backup"
 SERVERS = {"azure": Azurite, "google": FakeGcs}
 CLOSED_PORT = "http://127.0.0.1:9"
 
@@ -37,6 +38,7 @@ def objects(request):
             store.put_directory(directory, directory.name)
         for directory in BACKUPS.rglob("partition=0"):
             store.put_directory(directory, f"kbak/{directory.relative_to(BACKUPS)}")
+        store.put_directory(CONNECT_BACKUP / "orders", "connect/orders")
         for directory in AIVEN_STORAGE.rglob("orders-*/0"):
             store.put_directory(directory, f"aiven/{directory.relative_to(AIVEN_STORAGE)}")
         yield store
@@ -56,7 +58,7 @@ def list_rows(records):
 
 def test_globs_match_as_in_folders(objects, tmp_path):
     tree = write_tree(tmp_path)
-    others = ("/orders-0", "/kbak/", "/aiven/")
+    others = ("/orders-0", "/kbak/", "/connect/", "/aiven/")
     for glob in GLOBS:
         listed = [
             file for file in list_files(objects.url(glob)) if not any(map(file.path.count, others))
@@ -134,6 +136,13 @@ def test_backups_are_read_as_from_disk(objects, compression):
     )
     assert len(theirs) == 240
     assert list_rows(ours) == list_rows(theirs)
+
+
+def test_a_backup_of_the_connector_is_read_as_from_disk(objects):
+    name = "kafka.connect_backup_records"
+    theirs = wirescan.scan(CONNECT_BACKUP / "orders", name)
+    assert len(theirs) == 240
+    assert list_rows(wirescan.scan(objects.url("connect"), name)) == list_rows(theirs)
 
 
 def test_the_command_reads_urls(objects, tmp_path):
