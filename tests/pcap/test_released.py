@@ -1,6 +1,7 @@
 """Connections that are released while a capture is read in pieces, and the memory of those held."""
 
 import struct
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -597,6 +598,69 @@ def test_frames_that_wait_for_answers_are_copied_seldom(monkeypatch):
     found = [len(reader.feed(blocks[i : i + 2])) for i in range(0, len(blocks), 2)]
     assert sum(found) == 1
     assert sum(copied) <= 40 * 8  # with a copy of all in each chunk: 820
+
+
+@pytest.mark.parametrize("name", ["kafka.responses", "kafka.exchanges"])
+def test_requests_of_connections_without_answers_cost_nothing(name):
+    """One connection has answers, and requests of many others wait."""
+    capture = SimulatedCapture()
+    for number in range(2, 100):
+        connection = make_connection(number)
+        capture.connect(connection)
+        capture.send(connection, 0, API_VERSIONS)
+    first = len(capture.packets)
+    connection = make_connection(1)
+    capture.connect(connection)
+    for _ in range(5):
+        capture.send(connection, 0, API_VERSIONS)
+        capture.send(connection, 1, RESPONSE)
+    spec = "kafka.responses?capture=true" if name == "kafka.responses" else name
+    reader = format_of(spec).make_reader(errors="mark", check=True, limits=Limits())
+    scanner = get_scanner(reader)
+    asked = []
+    if name == "kafka.responses":
+        label = scanner._label
+        scanner._label = lambda answers, requests: (
+            asked.append(len(requests.table)) or label(answers, requests)
+        )
+    else:
+        pair = scanner._exchange.pair
+        scanner._exchange = replace(
+            scanner._exchange,
+            pair=lambda requests, answers, limits: (
+                asked.append(len(requests.table)) or pair(requests, answers, limits=limits)
+            ),
+        )
+    blocks = pcap.scan(capture.to_pcap())
+    reader.feed(blocks[: first + 1])
+    del asked[:]
+    tables = [reader.feed(blocks[i : i + 1]) for i in range(first + 1, len(blocks))]
+    assert sum(map(len, tables)) == 5
+    assert max(asked) <= 2
+    last = reader.close()
+    assert len(last) == (0 if name == "kafka.responses" else 98)
+
+
+def test_frames_of_some_connections_are_taken_in_their_order():
+    table = kafka.requests(API_VERSIONS * 3)
+    waiting = WaitingFrames(table[:0])
+    sizes = table["size"].astype(np.int64)
+    for first in range(0, 30, 3):
+        sent = np.zeros(3, SENT)
+        sent["packet"] = np.arange(first, first + 3)
+        sent["connection"] = (1, 2, first)
+        waiting.add(table, sent, sizes)
+    taken, sent = waiting.take(np.array([2, 7, 9]))
+    in_order = sent["packet"][sent["connection"] == 2].tolist()
+    assert in_order == list(range(1, 30, 3))
+    assert sent["packet"][sent["connection"] == 9].tolist() == [11]
+    assert len(taken) == 11
+    assert [bytes(taken.frame(i)) for i in range(11)] == [API_VERSIONS] * 11
+    assert len(waiting) == 30 - 11
+    assert len(waiting.take(np.array([2, 9]))[0]) == 0
+    waiting.forget(np.array([1]))
+    assert sorted(waiting.take()[1]["packet"].tolist()) == [2, 5, 8, *range(14, 30, 3)]
+    assert len(waiting) == 0
 
 
 def test_frames_that_wait_are_in_few_buffers():

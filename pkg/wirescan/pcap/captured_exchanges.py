@@ -23,11 +23,10 @@ from wirescan.frames.summary_columns import SummaryColumns
 from wirescan.frames.table import FrameTable, join, make_empty
 from wirescan.pcap.constants import Direction
 from wirescan.pcap.derived_formats import list_names, make_bad_rows, make_derived_format
-from wirescan.pcap.flow_tables import copy_flows
 from wirescan.pcap.frame_times import NO_LATENCY, NO_TIME
-from wirescan.pcap.sent_frames import SENT, make_sent_frames, read_sent
+from wirescan.pcap.sent_frames import make_sent_frames, read_sent
 from wirescan.pcap.stream_frames import StreamScanner
-from wirescan.pcap.waiting_frames import choose_newest, copy_frames
+from wirescan.pcap.waiting_frames import WaitingConnections, WaitingFrames, choose_newest
 
 COMMON_COLUMNS = np.dtype(
     [
@@ -147,9 +146,8 @@ class ExchangeScanner:
                 format_of(exchange.answers), check=check, limits=limits, asked=self._requests
             )
         self._unpaired: list[_StreamFrames] = []
-        self._waiting = make_empty(outermost)
-        self._waiting_sent = np.zeros(0, SENT)
-        self._flows: FrameTable | None = None  # of the requests that wait
+        self._waiting = WaitingFrames(make_empty(outermost), discards=False)
+        self._flows = WaitingConnections()  # of the requests that wait
         self._ended = np.zeros(0, np.int64)  # numbers of connections that were forgotten
 
     def scan(
@@ -189,18 +187,19 @@ class ExchangeScanner:
         waits: requests wait for their responses.
         """
         unpaired, self._unpaired = self._unpaired, []
-        flows = [] if self._flows is None else [self._flows]
-        first = sum(map(len, flows))
-        flows += [item.flows for item in unpaired]
+        waiting, waiting_sent = self._take_waiting(unpaired, waits=waits)
+        waiting_flows, waiting_sent["flow"] = self._flows.take(waiting_sent["connection"])
+        flows = [waiting_flows, *(item.flows for item in unpaired)]
+        first = len(waiting_flows)
         for item in unpaired:
             item.sent["flow"] += first
             if item.answers_sent is not item.sent:
                 item.answers_sent["flow"] += first
             first += len(item.flows)
         all_flows = join(flows)
-        sent = join_rows([self._waiting_sent, *(item.sent for item in unpaired)])
-        table = join([self._waiting, *(item.frames for item in unpaired)])
-        is_new = np.arange(len(sent)) >= len(self._waiting)
+        sent = join_rows([waiting_sent, *(item.sent for item in unpaired)])
+        table = join([waiting, *(item.frames for item in unpaired)])
+        is_new = np.arange(len(sent)) >= len(waiting)
         crosses = self._exchange.crosses_connections
         asked = make_sent_frames(table, sent, is_new, crosses_connections=crosses)
         answers, answers_sent = asked, sent
@@ -231,6 +230,25 @@ class ExchangeScanner:
         order = np.argsort(sent["packet"][pairs.requests], kind="stable")
         rows = join_rows([select_rows(rows, order[~is_waiting[order]]), bad])
         return FrameTable(buffers, rows, (), format_of(self._exchange.name), all_flows)
+
+    def _take_waiting(
+        self, unpaired: list[_StreamFrames], *, waits: bool
+    ) -> tuple[FrameTable, np.ndarray]:
+        """Return the requests that wait and may be answered, or may not wait on.
+
+        They are those of the connections with new frames and of those that were forgotten. All are
+        returned at the end, if they may be answered over other connections, or if there may be too
+        many of them.
+        """
+        parts = [item.sent for item in unpaired]
+        count = sum(map(len, parts))
+        size = sum(int(sent["size"].sum()) for sent in parts)
+        takes_all = self._exchange.crosses_connections or not waits
+        if takes_all or self._waiting.would_exceed(count, size):
+            return self._waiting.take()
+        parts += [item.answers_sent for item in unpaired]
+        connections = [sent["connection"] for sent in parts]
+        return self._waiting.take(np.unique(np.concatenate([self._ended, *connections])))
 
     def forget(self, connections: np.ndarray) -> None:
         """Forget connections. The next `scan` returns their requests that wait."""
@@ -273,11 +291,9 @@ class ExchangeScanner:
         """Keep copies of the requests that wait, and of their connections."""
         frames = [pairs.requests, *pairs.further_frames]
         kept = np.unique(np.concatenate([rows[waiting] for rows in frames]))
-        self._waiting = copy_frames(asked.table, kept, sizes[kept])
-        self._waiting_sent = select_rows(sent, kept)
-        flow_rows, numbers = np.unique(sent["flow"][kept], return_inverse=True)
-        self._flows = copy_flows(flows, flow_rows)
-        self._waiting_sent["flow"] = numbers
+        frames_kept = replace(asked.table, rows=select_rows(asked.table.rows, kept))
+        self._waiting.add(frames_kept, select_rows(sent, kept), sizes[kept])
+        self._flows.keep(flows, np.unique(sent["flow"][kept]))
 
 
 def _check_pairs(

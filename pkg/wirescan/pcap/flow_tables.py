@@ -8,7 +8,7 @@ from typing import Any, Protocol
 import numpy as np
 
 from wirescan.core.fault import Fault
-from wirescan.core.row_arrays import copy_rows, select_rows
+from wirescan.core.row_arrays import copy_rows
 from wirescan.files.source import view_of
 from wirescan.frames.conversation import make_opening
 from wirescan.frames.errors import enforce_mode
@@ -74,16 +74,6 @@ def make_streams(
         buffers, rows, (), format_of("pcap.streams"), flows, checked=True, errors=errors
     )
     return enforce_mode(table, errors, int(np.count_nonzero(table.bad)))
-
-
-def copy_flows(flows: FrameTable, chosen: np.ndarray) -> FrameTable:
-    """Return a table of some rows of pcap.flows, with their addresses only."""
-    ends = b"".join(bytes(flows.frame(row)) for row in chosen.tolist())
-    rows = select_rows(flows.rows, chosen)
-    rows["buffer"] = 0
-    rows["start"] = np.cumsum([0, *rows["size"]])[:-1]
-    endpoints = np.frombuffer(ends, np.uint8)
-    return make_flows(None, rows, endpoints, flows.errors)
 
 
 def report_incomplete(assembler: Assembler) -> None:

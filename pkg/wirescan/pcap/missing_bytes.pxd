@@ -4,7 +4,8 @@
 # A capture in pieces holds back both sides of a connection while bytes of one are missing, because
 # a response must not come before its request. The bytes of all connections may wait in the same
 # way. They wait up to a limit, which depends on the packets alone: so a capture in pieces and a
-# whole one have the same order. `expire` is called before each packet, and `begin_missing` after.
+# whole one have the same order. `expire` is called before each packet, and `begin_missing` after
+# it.
 from libc.stdint cimport int64_t, uint64_t
 from wirescan.pcap.tcp_connection cimport Connection, NONE, Side
 

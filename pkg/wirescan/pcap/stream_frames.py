@@ -387,11 +387,12 @@ class AnswerScanner:
                 self._keep(new, read_sent(new, 0), ~new.bad)
             buffers = (*answers.buffers, view_of(np.zeros(0, np.uint8)))
             return new, replace(answers, buffers=buffers), done
-        waiting, waiting_sent = self._waiting.take()
+        answers_sent = read_sent(answers, 0)
+        waiting, waiting_sent = self._waiting.take(np.unique(answers_sent["connection"]))
         sent = join_rows([waiting_sent, read_sent(new, 0)])
         is_new = np.arange(len(sent)) >= len(waiting)
         table = join([waiting, replace(new, outer=None, format=self._asked_format)])
-        answered = make_sent_frames(answers, read_sent(answers, 0), np.ones(len(answers), bool))
+        answered = make_sent_frames(answers, answers_sent, np.ones(len(answers), bool))
         labelled = self._label(answered, make_sent_frames(table, sent, is_new))
         rows = labelled.rows
         if more:
