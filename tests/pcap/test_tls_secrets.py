@@ -107,6 +107,23 @@ def test_secrets_between_packets_are_used(tmp_path):
         assert read_pieces(path, "kafka.requests", piece) == describe(table)
 
 
+@pytest.mark.parametrize("times, is_read", [(1, True), (400, True), (800, False)])
+def test_secrets_after_all_packets_are_used_for_64_kib_of_a_side(tmp_path, times, is_read):
+    """A whole scan finds them behind more bytes too, and so does one piece."""
+    talk = record_pair(tmp_path, (PAIRS[0][0] * times, PAIRS[0][1]))
+    raw = simulate_tls([talk], PORT).to_pcapng()
+    raw += SimulatedCapture().to_pcapng(secrets=talk.keylog.read_bytes())
+    path = write(tmp_path, raw)
+    whole = describe(wirescan.scan(path, "kafka.requests", errors="mark"))
+    assert len(whole) == times * len(ASKED)
+    assert (read_pieces(path, "kafka.requests", 4000) == whole) == is_read
+    if not is_read:
+        tables = list(iter_tables(str(path), format="pcap.tls", piece=4000, errors="mark"))
+        kinds = [kind for table in tables if len(table) for kind in table["kind"].tolist()]
+        assert kinds == [pcap.Decryption.NO_SECRET]
+    assert read_pieces(path, "kafka.requests", 1 << 20) == whole
+
+
 def test_other_secrets_and_damaged_blocks_are_ignored(tmp_path):
     talk = record_pair(tmp_path)
     secrets = talk.keylog.read_bytes()
