@@ -184,15 +184,14 @@ DAMAGED_CASES = {
 
 @pytest.mark.parametrize("name", DAMAGED_CASES)
 @settings(deadline=None, suppress_health_check=list(HealthCheck))
-@given(seed=st.integers(0, 1 << 32), borders=BORDERS)
+@given(seed=st.integers(0, 1 << 32), borders=st.none() | BORDERS)
 def test_chunk_borders_change_nothing_in_damaged_captures(name, seed, borders):
     """Packets are lost or out of order, and the captures begin inside connections."""
     messages, port, first = DAMAGED_CASES[name]
     capture = make_damaged_capture(messages, port, first, seed)
     raw = capture.to_pcap()
     expected = sorted(map(repr, list_values(wirescan.scan(raw, name, errors="mark"))))
-    assert read_chunks(raw, name, find_packet_borders(capture)) == expected
-    assert read_chunks(raw, name, borders) == expected
+    assert read_chunks(raw, name, borders or find_packet_borders(capture)) == expected
 
 
 def read_each_packet(capture, name):

@@ -20,6 +20,9 @@ NO_LATENCY = -1
 QUESTION = np.dtype([("start", np.int64), ("time", np.int64)])
 SEGMENTS_AFTER = 1  # number of buffers from the bytes to the segments
 QUESTIONS_AFTER = 2
+# Columns of SENT in sent_frames.py -> those of the packet with the first or the last byte.
+FIRST_COLUMNS = {"packet": "packet", "begin": "ready", "time": "time"}
+LAST_COLUMNS = {"end": "order", "end_of_all": "order_of_all"}
 
 
 @dataclass(frozen=True, eq=False)
@@ -54,18 +57,45 @@ def read_last(table: Any, *, name: str) -> np.ndarray:
     return numbers
 
 
+def fill_packets(table: Any, sent: np.ndarray) -> None:
+    """Fill columns of the packets of frames.
+
+    sent: an array with the int64 columns of FIRST_COLUMNS, LAST_COLUMNS, and `time_end`, the latest
+    time of the packets with bytes of each frame.
+    """
+    for rows, segments in _iter_segments(table):
+        firsts, lasts = _find_ranges(table, rows, segments)
+        for places, names in ((firsts, FIRST_COLUMNS), (lasts, LAST_COLUMNS)):
+            for name, column in names.items():
+                sent[name][rows] = segments[column][places]
+        sent["time_end"][rows] = _find_latest(segments, firsts, lasts)
+
+
 def compute_end(table: Any) -> np.ndarray:
     """Return the latest time of the packets with bytes of each frame, int64."""
     times = np.zeros(len(table["start"]), np.int64)
     for rows, segments in _iter_segments(table):
-        starts = table["start"][rows]
-        stops = starts + np.maximum(table["size"][rows].astype(np.int64), 1)
-        # The maximum of each range of segments; the ranges between them are not used.
-        ranges = np.empty(2 * len(rows), np.int64)
-        ranges[::2] = _find_segments(segments, starts)
-        ranges[1::2] = _find_segments(segments, stops - 1) + 1
-        times[rows] = np.maximum.reduceat(np.append(segments["time"], NO_TIME), ranges)[::2]
+        times[rows] = _find_latest(segments, *_find_ranges(table, rows, segments))
     return times
+
+
+def _find_ranges(
+    table: Any, rows: np.ndarray, segments: np.ndarray
+) -> tuple[np.ndarray, np.ndarray]:
+    """Return the rows of the segments with the first and with the last byte of frames."""
+    starts = table["start"][rows]
+    stops = starts + np.maximum(table["size"][rows].astype(np.int64), 1)
+    return _find_segments(segments, starts), _find_segments(segments, stops - 1)
+
+
+def _find_latest(segments: np.ndarray, firsts: np.ndarray, lasts: np.ndarray) -> np.ndarray:
+    """Return the latest time of each range of segments, int64."""
+    # The ranges between them are not used.
+    ranges = np.empty(2 * len(firsts), np.int64)
+    ranges[::2] = firsts
+    ranges[1::2] = lasts + 1
+    latest: np.ndarray = np.maximum.reduceat(np.append(segments["time"], NO_TIME), ranges)[::2]
+    return latest
 
 
 def compute_latency(table: Any) -> np.ndarray:

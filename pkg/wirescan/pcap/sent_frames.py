@@ -7,7 +7,7 @@ import numpy as np
 from wirescan.frames.exchange import SentFrames
 from wirescan.frames.table import FrameTable
 from wirescan.pcap.constants import Direction
-from wirescan.pcap.frame_times import compute_end, read_first, read_last
+from wirescan.pcap.frame_times import fill_packets
 
 # `flow` is the row of the connection. `packet` is the one with the first byte. `begin` and `end`
 # are `packet` and `last_packet` of `SentFrames`, and `end_of_all` is `last_packet` where the frames
@@ -43,12 +43,7 @@ def read_sent(frames: FrameTable, first_flow: int) -> np.ndarray:
     sent["flow"] = flows + first_flow
     sent["position"] = (streams["position"] - streams["start"])[parents] + frames["start"]
     sent["size"] = frames["size"]
-    sent["packet"] = read_first(frames, name="packet")
-    sent["begin"] = read_first(frames, name="ready")
-    sent["end"] = read_last(frames, name="order")
-    sent["end_of_all"] = read_last(frames, name="order_of_all")
-    sent["time"] = read_first(frames, name="time")
-    sent["time_end"] = compute_end(frames)
+    fill_packets(frames, sent)
     sent["is_to_server"] = streams["kind"][parents] == Direction.TO_SERVER
     return sent
 
