@@ -6,7 +6,7 @@ import wirescan
 from tests.support.captured_conversations import INFO, list_values
 from tests.support.damaged_captures import find_packet_borders
 from tests.support.simulated_capture import Connection, SimulatedCapture
-from wirescan import kafka, liftbridge, lumberjack, nats, thrift
+from wirescan import kafka, lumberjack, nats, thrift
 from wirescan.frames.conversation import make_opening
 from wirescan.pcap.assembler import Assembler
 from wirescan.reading.chunked import iter_tables
@@ -99,11 +99,6 @@ def test_the_syn_says_who_is_the_client():
     assert find_servers(capture) == ["10.0.0.2:45000"]
     capture.packets = capture.packets[1:]  # the answer of the server
     assert find_servers(capture) == ["10.0.0.2:45000"]
-
-
-def publish(number):
-    message = liftbridge.encode_message(b"v", ack_inbox="acks", correlation_id=str(number))
-    return nats.encode_pub("events", bytes(message))
 
 
 CONVERSATIONS = {

@@ -457,18 +457,7 @@ class GapTracker:
         is_scanned = np.zeros(len(streams), bool)
         if len(with_gaps):
             stream_rows = streams.rows[chosen[with_gaps]]
-            stops = stream_rows["start"] + stream_rows["size"]
-            columns = (
-                chosen[with_gaps],
-                stream_rows["buffer"],
-                stream_rows["start"],
-                stops,
-                np.where(states[with_gaps] == AT_FRAME, NO_FAULT, states[with_gaps]),
-                is_last,
-            )
-            spans = [
-                StreamSpan(*values) for values in zip(*(column.tolist() for column in columns))
-            ]
+            spans = _make_spans(stream_rows, chosen[with_gaps], states[with_gaps], is_last)
             is_scanned[chosen[with_gaps]] = True
             others = select_rows(rows, ~is_scanned[rows["parent"]])
             rows = join_rows([others, self._scanner.scan(streams, spans, rows.dtype)])
@@ -561,6 +550,25 @@ def find_followed(senders: np.ndarray) -> np.ndarray:
     """Return which streams another one of the same side follows: a bool array."""
     is_followed: np.ndarray = np.append(senders[1:] == senders[:-1], False)[: len(senders)]
     return is_followed
+
+
+def _make_spans(
+    rows: np.ndarray, chosen: np.ndarray, states: np.ndarray, is_last: np.ndarray
+) -> list[StreamSpan]:
+    """Return the spans of whole streams.
+
+    rows, chosen: the rows of the streams, and their numbers. states: those of `GapTracker`.
+    is_last: the streams that no byte follows.
+    """
+    columns = (
+        chosen,
+        rows["buffer"],
+        rows["start"],
+        rows["start"] + rows["size"],
+        np.where(states == AT_FRAME, NO_FAULT, states),
+        is_last,
+    )
+    return [StreamSpan(*values) for values in zip(*(column.tolist() for column in columns))]
 
 
 def _list_packet_starts(streams: FrameTable, buffer: int) -> np.ndarray:

@@ -31,8 +31,8 @@ HEADER_SIZE = 8  # bytes of a response up to the end of its correlation id
 API_VERSIONS = 64  # bits: the first two APIs of an ApiVersions response
 LIMITS = Limits(rows=1 << 16)
 # A request of less than 16 MiB: its size, a small API and version, the correlation id, and a client
-# id that begins with a visible character. Responses to old versions of Produce with a correlation
-# id below 3 would look like it, so Produce has later versions.
+# id that begins with a visible character. A response to an old version of Produce looks like it if
+# its correlation id is from 3 to 20.
 REST = ((0, 0), (1, 127), (33, 126))
 OPENINGS = (
     make_opening("client", b"\0", 3, b"\0\0\0", (3, 20), 4, *REST),
