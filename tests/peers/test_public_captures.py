@@ -7,7 +7,6 @@ TCP; the nightly run compares all.
 from collections import defaultdict
 from collections.abc import Iterable
 from functools import cache
-from pathlib import Path
 
 import pytest
 
@@ -21,10 +20,9 @@ from wirescan.reading.chunked import iter_tables
 from . import tshark
 from .capture_oracle import (
     FIELDS,
+    KINDS,
     REPEATS,
-    compare_packets,
-    compare_repeats,
-    compare_streams,
+    compare_capture,
     read_tables,
 )
 from .public_captures import SOURCES, PublicCapture, list_captures
@@ -63,7 +61,6 @@ DIFFERENT_STREAMS = {
         "stream 9, TO_CLIENT: 208 bytes, not 8",
     ],
 }
-KINDS = ("packets", "streams", "repeats")
 
 
 def choose_captures(source: str) -> list[PublicCapture]:
@@ -78,23 +75,12 @@ def choose_captures(source: str) -> list[PublicCapture]:
     ]
 
 
-def compare(sharkd: Sharkd, path: Path, data: bytes) -> dict[str, list[str]]:
-    """Return the differences of a capture, for each of KINDS."""
-    sharkd.load(path)
-    rows = sharkd.read_fields(FIELDS)
-    return {
-        "packets": compare_packets(data, rows),
-        "streams": compare_streams(sharkd, data, rows),
-        "repeats": compare_repeats(data, rows),
-    }
-
-
 @cache
 def compare_source(source: str) -> dict[str, dict[str, list[str]]]:
     """Return name -> differences for the chosen captures that Wireshark opens."""
     with Sharkd() as sharkd:
         return {
-            capture.name: compare(sharkd, capture.path, capture.read())
+            capture.name: compare_capture(sharkd, capture.path, capture.read())
             for capture in choose_captures(source)
             if capture.name not in UNREADABLE
         }
@@ -175,7 +161,7 @@ def test_wireshark_flags_the_retransmissions_of_impaired_captures(name, missing,
             packets = impair(read_packets(capture.path), seed, HEAVY._replace(missing=missing))
             write_packets(path, packets)
             data = path.read_bytes()
-            found = compare(sharkd, path, data)
+            found = compare_capture(sharkd, path, data)
             assert found["packets"] == found["repeats"] == []
             # Wireshark gives up bytes when they are acknowledged, wirescan waits for them.
             assert missing or found["streams"] == []
@@ -218,7 +204,7 @@ def test_wireshark_flags_each_kind_of_retransmission(tmp_path):
     data = make_findings()
     path.write_bytes(data)
     with Sharkd() as sharkd:
-        assert compare(sharkd, path, data) == {kind: [] for kind in KINDS}
+        assert compare_capture(sharkd, path, data) == {kind: [] for kind in KINDS}
         rows = sharkd.read_fields(FIELDS)
     missing = [name for name in REPEATS if not any(row[f"tcp.analysis.{name}"] for row in rows)]
     assert missing == []
@@ -234,7 +220,7 @@ def test_wireshark_reads_all_captures_of_tcpdump():
     with Sharkd() as sharkd:
         for capture in list_captures("tcpdump"):
             if capture.name not in UNREADABLE:
-                found = compare(sharkd, capture.path, capture.read())
+                found = compare_capture(sharkd, capture.path, capture.read())
                 differences[capture.name] = [line for kind in KINDS for line in found[kind]]
     assert len(differences) > 600
     assert {name: lines for name, lines in differences.items() if lines} == DIFFERENT_STREAMS

@@ -36,6 +36,7 @@ from thrift.transport.THttpClient import THttpClient
 from thrift.transport.TSocket import TServerSocket, TSocket
 from thrift.transport.TTransport import TBufferedTransportFactory, TFramedTransportFactory
 
+from .proxy import parse_address
 from .thrift_types import APACHE, PEER, build_struct, list_fields
 
 KINDS = {
@@ -267,12 +268,12 @@ class Client:
     """A client. `sent` has its calls, and `received` the replies that its library read."""
 
     def __init__(self, address: str, wire: Wire, service: str | None = None):
-        host, port = address.split(":")
+        host, port = parse_address(address)
         with mock.patch.dict(os.environ, no_proxy="*"):  # use no HTTP proxy
             if wire.kind == "HTTP":
                 self._transport = THttpClient(f"http://{address}/peer")
             else:
-                self._transport = wire.transport.getTransport(TSocket(host, int(port)))
+                self._transport = wire.transport.getTransport(TSocket(host, port))
         self._wire = wire
         self.protocol = wire.protocol.getProtocol(self._transport)
         self.service = service
