@@ -26,6 +26,7 @@ from tests.support.simulated_capture import ACK, RST, STEP, Connection, Simulate
 from wirescan import Fault, FrameError, Limits, kafka, liftbridge, lumberjack, nats, pcap, thrift
 from wirescan.frames.exchange import NO_RESPONSE
 from wirescan.frames.pairing import pair_in_order, pair_latest
+from wirescan.frames.table import join
 from wirescan.frames.value_numbers import number_values
 from wirescan.pcap import waiting_frames
 from wirescan.reading.chunked import iter_tables
@@ -321,6 +322,50 @@ def test_numbers_of_events_wrap():
     capture = converse((0, window), (1, ack(2**32 - 1)), (1, ack(0)), port=5044)
     table = wirescan.scan(capture.to_pcap(), "lumberjack.exchanges")
     assert table["latency"].tolist() == [2 * STEP]
+
+
+def repair_windows(late):
+    """Return a capture of two windows and their acks. `late` sides send their first frame again.
+
+    The first transmission was lost before it was captured.
+    """
+    windows = [number_window(1, 3), number_window(1, 2)]
+    acks = [bytes(lumberjack.encode_ack(3)), bytes(lumberjack.encode_ack(2))]
+    capture = SimulatedCapture()
+    connection = Connection(CLIENT, (SERVER, 5044))
+    capture.connect(connection)
+    for side, (first, second) in enumerate((windows, acks)):
+        frames = [(0, first), (len(first), second)]
+        for position, frame in reversed(frames) if side in late else frames:
+            capture.add(connection, side, ACK, position=position, payload=frame, acknowledged=0)
+        connection.sent[side] = first + second
+    return capture
+
+
+@pytest.mark.parametrize("piece", [61, 1 << 20])
+@pytest.mark.parametrize("late", [(), (0,), (1,), (0, 1)])
+def test_windows_and_acks_are_paired_in_the_order_of_their_streams(late, piece, tmp_path):
+    path = tmp_path / "windows.pcap"
+    path.write_bytes(repair_windows(late).to_pcap())
+    tables = iter_tables(str(path), format="lumberjack.exchanges", piece=piece)
+    for table in (wirescan.scan(path, "lumberjack.exchanges"), join(list(tables))):
+        rows = zip(*(table[name].tolist() for name in ("position", "count", "sequence")))
+        (first, second) = sorted(rows)
+        assert first == (0, 3, 3)
+        assert second[1:] == (2, 2)
+        assert table["request_size"].sum() == second[0] + len(number_window(1, 2))
+
+
+def test_windows_of_several_connections_are_paired_apart():
+    capture = SimulatedCapture()
+    connections = [Connection((CLIENT[0], port), (SERVER, 5044)) for port in (40001, 40002)]
+    for connection in connections:
+        capture.connect(connection)
+    for connection in reversed(connections):  # the first one sends its window last
+        capture.send(connection, 0, number_window(1, 2))
+        capture.send(connection, 1, bytes(lumberjack.encode_ack(2)))
+    table = wirescan.scan(capture.to_pcap(), "lumberjack.exchanges")
+    assert table["sequence"].tolist() == [2, 2]
 
 
 def test_windows_in_compressed_frames_have_acks():

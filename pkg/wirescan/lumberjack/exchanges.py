@@ -44,7 +44,7 @@ def pair_windows(
     by_row[windows] = numbers
     # The windows and acks of each connection, in the order of the packets.
     rows = np.flatnonzero(is_window | is_ack)
-    places = _order_windows(asked, windows, first)
+    places = _order_windows(asked, windows, first, np.flatnonzero(is_ack))
     rows = rows[np.lexsort((~is_window[rows], places[rows], asked.connection[rows]))]
     responses = np.full(len(table), NO_RESPONSE, np.int64)
     ended, acks = _find_ends(
@@ -108,24 +108,34 @@ def _find_last_frames(
     return last[windows]
 
 
-def _order_windows(asked: SentFrames, windows: np.ndarray, first: np.ndarray) -> np.ndarray:
+def _order_windows(
+    asked: SentFrames, windows: np.ndarray, first: np.ndarray, acks: np.ndarray
+) -> np.ndarray:
     """Return the places of windows and acks among each other: int64, for each row.
 
-    An ack has its `last_packet`. The number of a window is known from its first frame on, and the
-    windows of a connection end one after another.
+    The number of a window is known from its first frame on, and an ack from its last byte on. Both
+    end one after another in their streams, also where the capture has their packets in another
+    order.
 
-    windows, first: the rows of windows and of their first frames.
+    windows, first, acks: the rows of windows, of their first frames and of acks.
     """
     places = asked.last_packet.copy()
-    order = np.argsort(asked.connection[windows], kind="stable")
-    connections = asked.connection[windows[order]]
-    known = places[first[order]]
+    places[windows] = _ascend(asked.last_packet[first], asked.connection[windows])
+    places[acks] = _ascend(asked.last_packet[acks], asked.connection[acks])
+    return places
+
+
+def _ascend(places: np.ndarray, connections: np.ndarray) -> np.ndarray:
+    """Return the largest place so far in each connection: int64."""
+    order = np.argsort(connections, kind="stable")
+    connections = connections[order]
     # Each connection has values above those of the one before it, so one pass finds all maxima.
     ranks = np.cumsum(np.append(0, np.diff(connections) != 0))[: len(order)]
-    values, numbers = np.unique(known, return_inverse=True)
+    values, numbers = np.unique(places[order], return_inverse=True)
     steps = np.maximum.accumulate(numbers + ranks * len(values)) - ranks * len(values)
-    places[windows[order]] = values[steps]
-    return places
+    largest = np.empty(len(places), np.int64)
+    largest[order] = values[steps]
+    return largest
 
 
 def _find_last_numbers(
