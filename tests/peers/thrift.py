@@ -269,11 +269,11 @@ class Client:
 
     def __init__(self, address: str, wire: Wire, service: str | None = None):
         host, port = parse_address(address)
-        with mock.patch.dict(os.environ, no_proxy="*"):  # use no HTTP proxy
-            if wire.kind == "HTTP":
+        if wire.kind == "HTTP":
+            with mock.patch.dict(os.environ, no_proxy="*"):  # use no HTTP proxy
                 self._transport = THttpClient(f"http://{address}/peer")
-            else:
-                self._transport = wire.transport.getTransport(TSocket(host, port))
+        else:
+            self._transport = wire.transport.getTransport(TSocket(host, port))
         self._wire = wire
         self.protocol = wire.protocol.getProtocol(self._transport)
         self.service = service
