@@ -120,6 +120,16 @@ def test_a_bad_message_is_a_bad_row():
     assert caught.value.offset == len(produce(7, batch))
 
 
+def test_the_command_prints_the_record_sets_of_a_capture(tmp_path):
+    """The column that pads their rows is not printed."""
+    path = tmp_path / "kafka.pcap"
+    path.write_bytes(simulate(PAIRS, 9092, piece=1 << 20).to_pcap())
+    result = run("scan", path, "--format", "kafka.record_sets", "--limit", "1")
+    assert result.exit_code == 0, result.output
+    names = result.stdout.splitlines()[0].split()
+    assert names[-5:] == ["topic", "topic_id", "records", "partition", "api_key"]
+
+
 def test_the_command_converts_the_records_of_a_capture(tmp_path):
     path = tmp_path / "capture.pcap"
     path.write_bytes(simulate(PAIRS[:12], 9092, piece=1 << 20).to_pcap())

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from wirescan.core.loop import HEAD
-from wirescan.frames.columns import list_columns, list_places
+from wirescan.frames.columns import RESERVED, list_columns, list_places
 from wirescan.frames.errors import resolve_mode
 from wirescan.frames.format import Format, Storage
 from wirescan.frames.limits import Limits
@@ -94,9 +94,9 @@ def _make_reader(
 
 
 def list_names(dtype: np.dtype) -> list[str]:
-    """Return the names of the columns and places of a dtype, in their order."""
+    """Return the names of the columns and places of a dtype, in their order, without RESERVED."""
     places = list_places(dtype)
-    hidden = {name + "_size" for name in places}
+    hidden = {RESERVED, *(name + "_size" for name in places)}
     names = [name for name in list_columns(dtype) if name not in hidden]
     return [name.removesuffix("_at") if name[:-3] in places else name for name in names]
 
