@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator
 from contextlib import suppress
+from typing import Literal
 
 import numpy as np
 
-from wirescan.frames.conversation import WEIGHED_BYTES, make_opening
+from wirescan.frames.conversation import WEIGHED_BYTES, Opening, make_opening
 from wirescan.frames.errors import FrameError
 from wirescan.frames.limits import Limits
 from wirescan.frames.table import FrameTable
-from wirescan.thrift.constants import Kind, Protocol
+from wirescan.thrift.constants import Kind, MessageType, Protocol
 
 # Bits of the first bytes of a frame: the magic of a header, and the words of HTTP.
 FRAME_BITS = {
@@ -32,27 +34,31 @@ STRUCT = 12  # a struct ends where the length of the frame says
 UNFRAMED = (Kind.UNFRAMED_BINARY, Kind.UNFRAMED_COMPACT)
 PLAIN = (Kind.FRAMED_BINARY, Kind.FRAMED_COMPACT, *UNFRAMED)  # a message, with a length or without
 UNSIZED = (*UNFRAMED, Kind.HTTP, Kind.HTTP_CHUNKED)  # their first bytes may not state their size
-# Binary and compact messages of less than 16 MiB in a framed transport, and binary ones without it:
-# calls and one-way calls, replies and exceptions. And what HTTP begins with.
-OPENINGS = (
-    *(
-        opening
-        for call, reply in ((1, 2), (4, 3))
-        for begin, mark in (
-            ((b"\0", 3, b"\x80\x01\0"), (bytes([call]), bytes([reply]))),
-            ((b"\0", 3, b"\x82"), (bytes([call << 5 | 1]), bytes([reply << 5 | 1]))),
-            ((b"\x80\x01\0",), (bytes([call]) + b"\0\0", bytes([reply]) + b"\0\0")),
-        )
-        for opening in (
-            make_opening("client", *begin, mark[0]),
-            make_opening("server", *begin, mark[1]),
-        )
-    ),
-    make_opening("client", b"POST /"),
-    make_opening("server", b"HTTP/1."),
-)
 NEEDS_MESSAGE = (Kind.HTTP, Kind.HTTP_CHUNKED)  # other content than Thrift is frequent there
 LIMITS = Limits(inflated=1 << 20, inflated_total=4 << 20, rows=1 << 16)
+SENDERS: dict[MessageType, Literal["client", "server"]] = {
+    MessageType.CALL: "client",
+    MessageType.REPLY: "server",
+    MessageType.EXCEPTION: "server",
+    MessageType.ONEWAY: "client",
+}
+COMPACT_VERSION = 1  # in the five low bits of a byte; the type is in the three high ones
+
+
+def _list_openings() -> Iterator[Opening]:
+    """Yield how binary and compact messages of each type begin, and what HTTP begins with.
+
+    Messages in a framed transport have less than 16 MiB. Compact ones are only found there.
+    """
+    for kind, sender in SENDERS.items():
+        yield make_opening(sender, b"\0", 3, b"\x80\x01\0", bytes([kind]))
+        yield make_opening(sender, b"\0", 3, b"\x82", bytes([kind << 5 | COMPACT_VERSION]))
+        yield make_opening(sender, b"\x80\x01\0", bytes([kind]), b"\0\0")
+    yield make_opening("client", b"POST /")
+    yield make_opening("server", b"HTTP/1.")
+
+
+OPENINGS = tuple(_list_openings())
 
 
 def weigh_frames(frames: FrameTable) -> np.ndarray:

@@ -63,7 +63,7 @@ cdef struct RecordSetPath:
     int32_t  api_version        # in the row of a message
     int32_t  arrays[DEPTHS]     # place of the array that leads on; -1 at the last depth
     int32_t  topic              # place in the row of a topic
-    int32_t  topic_id           # the same, or -1
+    int32_t  topic_id           # the same
     int32_t  partition          # in the row of a partition
     int32_t  records            # place in the row of a partition
     int16_t  api_key

@@ -240,15 +240,13 @@ def open_structs(programs, buffers, spans, counts, dtype, limits):
 cdef inline void copy_place(RecordSetWalk* walk, int depth, int32_t column, uint32_t* at,
                             int32_t* size) noexcept nogil:
     # Copy a place from the row of a struct. In the row of the record set, it counts from the first
-    # byte of the message. A struct without the column has a null.
+    # byte of the message.
     cdef const char* row = walk.structs[depth]
-    size[0] = -1
     at[0] = 0
-    if column >= 0:
-        memcpy(size, row + column + 4, 4)
-        if size[0] >= 0:
-            memcpy(at, row + column, 4)
-            at[0] += <uint32_t>(walk.starts[depth] - walk.start)
+    memcpy(size, row + column + 4, 4)
+    if size[0] >= 0:
+        memcpy(at, row + column, 4)
+        at[0] += <uint32_t>(walk.starts[depth] - walk.start)
 
 
 cdef RecordSet* add_record_set(RecordSetWalk* walk, Fault fault) noexcept nogil:
