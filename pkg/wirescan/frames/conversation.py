@@ -38,7 +38,8 @@ def make_opening(
     """Return how packets begin that only a client or only a server sends.
 
     parts: bytes for these bytes, a number for so many bytes of any value, and two numbers for the
-    lowest and the highest value of a byte. At most 16 bytes in all.
+    lowest and the highest value of a byte. At most 16 bytes in all. All formats together have at
+    most 64 openings: reading a capture raises ValueError beyond these limits.
     """
     lowest, highest = bytearray(), bytearray()
     for part in parts:

@@ -20,12 +20,12 @@ from wirescan.pcap.constants import Direction
 logger = logging.getLogger(__name__)
 
 MOST_CONNECTIONS = 1 << 17  # that are held while a capture is read in pieces
+MOST_WAITING = 1 << 30  # bytes of them that wait for others, decrypted bytes included
 # The hellos of TLS: a record of a handshake, and the type of the message in it.
 TLS_OPENINGS = [
     make_opening("client", b"\x16\x03", (0, 4), 2, b"\x01"),
     make_opening("server", b"\x16\x03", (0, 4), 2, b"\x02"),
 ]
-MOST_WAITING = 1 << 30  # bytes of them that wait for others, decrypted bytes included
 
 
 def make_assembler(policy: str, *, connections: int | None = None) -> Assembler:

@@ -99,10 +99,9 @@ class Filter(NamedTuple):
         column: the name of the column.
         op: one of OPS.
         value: an int, bytes, str, bool, datetime (UTC if it has no time zone), or timedelta for a
-            column that is a duration. "in" and
-            "not in" take several, "is_null" and "is_not_null" none. Text for a column of bytes
-            means its UTF-8. "matches" and "not matches" take a regular expression in RE2's syntax:
-            bytes, str or compiled.
+            column that is a duration. "in" and "not in" take several, "is_null" and "is_not_null"
+            none. Text for a column of bytes means its UTF-8. "matches" and "not matches" take a
+            regular expression in RE2's syntax: bytes, str or compiled.
     """
 
     column: str

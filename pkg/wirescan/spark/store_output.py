@@ -40,7 +40,7 @@ class StoreOutput:
     """Part files in an object store, as `wirescan.export.parquet_writer.Output` in a file system.
 
     Use it as `with StoreOutput(url) as output`, then call `commit`. Spark sends it to the tasks.
-    Without a commit, and if a commit fails, the files of the output are as before.
+    Without a commit, and if a copy fails, the files of the output are as before.
 
     Args:
         url: of the directory.
@@ -85,7 +85,7 @@ class StoreOutput:
         """Copy files to their places, remove those that they replace, and write _SUCCESS.
 
         Returns the bytes of the files without those of the faults table. If a copy fails, the
-        copies are removed.
+        copies are removed. If a replaced file cannot be removed, the copies stay, without _SUCCESS.
 
         parts: the files, in their order.
         schema: the schema of the rows. If it is given, there is a file even without rows.
