@@ -399,13 +399,13 @@ def test_rows_are_selected_by_their_latency():
 
 
 WRONG_UNITS = {
-    ("size > 20ms", RECORDS): r"character 8 .*: 20ms is a duration, and the column size is none: "
+    ("size > 20ms", RECORDS): r"character 8 .*: 20ms is a duration, but the column size is not: "
     "bytes in the whole frame",
     (
         "timestamp > 5min",
         RECORDS,
-    ): r"character 13 .*5min is a duration, and the column timestamp is "
-    r"none: .*; write times such as 2026-01-01T12:00",
+    ): r"character 13 .*5min is a duration, but the column timestamp is "
+    r"not: .*; write times such as 2026-01-01T12:00",
     ("latency > 5m", "kafka.exchanges"): r"character 11 .*5m is not understood; units of time are "
     "ns, us, ms, s, min, h",
     ("latency > 5 ms", "kafka.exchanges"): r"character 13 .*found ms",

@@ -436,7 +436,7 @@ class _Parser:
         unit = column.declared.duration
         if unit is None:
             raise self._make_error(
-                f"{_show(token)} is a duration, and the column {column.name} is none"
+                f"{_show(token)} is a duration, but the column {column.name} is not"
                 + self._describe_meaning(column),
                 token.at,
             )
