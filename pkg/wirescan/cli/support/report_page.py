@@ -213,7 +213,7 @@ def _render_map(file_map: FileMap, colours: dict[str, str]) -> str:
     title = f"<h3>{escape(_shorten(file_map.file))}</h3>"
     ranges = list_ranges(file_map)
     if not ranges:
-        return f"{title}<p>{text}</p>"
+        return f"{title}<p>{escape(text)}</p>"
     listed = ranges[:SHOWN_RANGES]
     summary = f"Table of {len(listed):,} of {len(ranges):,} ranges, "
     summary += f"in steps of {file_map.width:,} bytes"
