@@ -14,7 +14,7 @@ from wirescan.frames.limits import Limits
 from wirescan.frames.registry import format_of
 from wirescan.frames.table import FrameTable
 from wirescan.kafka.protocol.body import LARGEST_STRUCT, RECORD_SET, RECORD_SET_PATH
-from wirescan.kafka.protocol.body import find_record_sets as run_path
+from wirescan.kafka.protocol.body import find_record_sets as find_in_messages
 from wirescan.kafka.protocol.compile import compile_programs
 from wirescan.kafka.protocol.message import REQUEST, RESPONSE
 from wirescan.kafka.protocol.schema import MESSAGE, Level, get_api_key
@@ -23,10 +23,12 @@ RECORD_SET_COLUMNS = np.dtype(RECORD_SET.descr[len(HEAD.descr) :])
 
 
 @dataclass(frozen=True)
-class _Way:
+class _MessageLayout:
     """Where the record sets are in the messages of an API.
 
-    arrays: the arrays that lead to the partitions. topic, partition: the names of their columns.
+    api: the name of the API. side: "request" or "response". dtype: that of the messages.
+    arrays: the names of the arrays of topics and of partitions. topic, partition: the names of the
+    columns with the topic and with the number of the partition.
     """
 
     api: str
@@ -52,7 +54,7 @@ class _Way:
 
     @cached_property
     def path(self) -> np.ndarray:
-        """The same for the kernel: an array of dtype RECORD_SET_PATH with one element."""
+        """The levels for the kernel: an array of dtype RECORD_SET_PATH with one element."""
         assert max(level.dtype.itemsize for level in self.levels) <= LARGEST_STRUCT
         body, topics, partitions = (_find_positions(level.dtype) for level in self.levels)
         path = np.zeros(1, RECORD_SET_PATH)
@@ -74,11 +76,11 @@ def _find_positions(dtype: np.dtype) -> dict[str, int]:
     return {name: field[1] for name, field in dtype.fields.items()}
 
 
-WAYS = {
-    "requests": _Way(
+LAYOUTS = {
+    "requests": _MessageLayout(
         "Produce", "request", REQUEST, ("topic_data", "partition_data"), "name", "index"
     ),
-    "responses": _Way(
+    "responses": _MessageLayout(
         "Fetch", "response", RESPONSE, ("responses", "partitions"), "topic", "partition_index"
     ),
 }
@@ -95,15 +97,18 @@ def find_record_sets(requests: FrameTable, responses: FrameTable, *, limits: Lim
     Raises FrameError(LIMIT) for more rows than `limits` allows.
     """
     return join_rows(
-        [_find(requests, WAYS["requests"], limits), _find(responses, WAYS["responses"], limits)]
+        [
+            _find(requests, LAYOUTS["requests"], limits),
+            _find(responses, LAYOUTS["responses"], limits),
+        ]
     )
 
 
-def _find(messages: FrameTable, way: _Way, limits: Limits) -> np.ndarray:
+def _find(messages: FrameTable, layout: _MessageLayout, limits: Limits) -> np.ndarray:
     """Return the rows of the messages of one API."""
-    chosen = np.flatnonzero(messages.rows["api_key"] == way.path["api_key"])
+    chosen = np.flatnonzero(messages.rows["api_key"] == layout.path["api_key"])
     outer = select_rows(messages.rows, chosen)
-    rows, _, fault = run_path(outer, messages.buffers, way.path, limits)
+    rows, _, fault = find_in_messages(outer, messages.buffers, layout.path, limits)
     if fault:
         format = format_of("kafka.record_sets")
         raise_if_row_limit(FrameTable(messages.buffers, rows, (), format, messages), fault)
