@@ -96,9 +96,11 @@ def _run(
         WARM_UP,
     )
     report.at_most(
-        f"`{READ}`, of Spark reading the same columns from Parquet", 1.0, times.ratio(READ, PARQUET)
+        f"`{READ}`, of Spark reading the same columns from Parquet",
+        0.85,
+        times.ratio(READ, PARQUET),
     )
-    report.at_most("data source, of the same", 1.25, times.ratio(SOURCE, PARQUET))
+    report.at_most("data source, of the same", 1.1, times.ratio(SOURCE, PARQUET))
     report.at_most("two columns, of four", 0.75, times.ratio(TWO, READ))
     report.at_most("counts in the tasks, of reading four columns", 0.5, times.ratio(COUNTS, READ))
     report.at_most("counts for each key in the tasks, of the same", 0.5, times.ratio(KEYS, READ))
