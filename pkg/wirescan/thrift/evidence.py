@@ -86,8 +86,7 @@ def weigh_frames_alone(frames: FrameTable) -> np.ndarray:
         bits[kinds == kind] = value
     plain = np.flatnonzero(np.isin(kinds, PLAIN))
     messages = frames[plain].open("messages", errors="skip")
-    for row, parent in enumerate(messages["parent"].tolist()):
-        bits[plain[parent]] = _weigh_method(messages, row)
+    bits[plain[messages["parent"]]] = _weigh_methods(messages)
     bits[np.isin(kinds, UNSIZED) & (frames["size"] > WEIGHED_BYTES)] = 0
     return bits
 
@@ -104,23 +103,20 @@ def _weigh_messages(frames: FrameTable) -> np.ndarray:
     has_end[fields["parent"][fields.bad]] = False
     kinds = frames["kind"][messages["parent"]]
     has_end[np.isin(kinds, UNFRAMED)] = False  # the struct is what ends the frame
-    for row, parent in enumerate(messages["parent"].tolist()):
-        method_bits = _weigh_method(messages, row)
-        if method_bits:
-            bits[parent] = method_bits + STRUCT * has_end[row]
+    method_bits = _weigh_methods(messages)
+    named = np.flatnonzero(method_bits)
+    bits[messages["parent"][named]] = method_bits[named] + STRUCT * has_end[named]
     return bits
 
 
-def _weigh_method(messages: FrameTable, row: int) -> int:
-    """Return the bits of a message up to its method; 0 if that is no name."""
-    method = bytes(messages.bytes(row, "method") or b"")
-    if not METHOD.fullmatch(method):
-        return 0
-    return _weigh_begin(messages, row) + CHARACTER * min(len(method), LONGEST)
-
-
-def _weigh_begin(messages: FrameTable, row: int) -> int:
-    """Return the bits of what precedes the method of a message."""
-    if messages["protocol"][row] == Protocol.COMPACT:
-        return COMPACT
-    return STRICT if messages["strict"][row] else LOOSE
+def _weigh_methods(messages: FrameTable) -> np.ndarray:
+    """Return the bits of messages up to their methods, int64; 0 if a method is no name."""
+    is_compact = messages["protocol"] == Protocol.COMPACT
+    bits = np.where(is_compact, COMPACT, np.where(messages["strict"], STRICT, LOOSE))
+    for row in range(len(messages)):
+        method = bytes(messages.bytes(row, "method") or b"")
+        if METHOD.fullmatch(method):
+            bits[row] += CHARACTER * min(len(method), LONGEST)
+        else:
+            bits[row] = 0
+    return bits
