@@ -469,3 +469,8 @@ def test_thrift_messages(tmp_path):
     assert len(positions) == 2
     assert list_offsets(path, "--where", "kind == CALL") == positions
     assert list_offsets(path, "--where", "_start > 1000000") == [positions[1]]
+
+
+def test_frames_that_are_records_are_counted_once():
+    result = run("verify", CORPUS / "kafka-connect-backup" / "orders")
+    assert result.stdout == "2 files, 240 frames, 34,509 bytes: clean\n"

@@ -357,7 +357,7 @@ class Report:
             return
         count = self._count
         parts = [format_count(count["files"], "file"), format_count(count["frames"], "frame")]
-        if self._deep:
+        if self._list_counted_formats():
             parts.append(format_count(count["records"], "record"))
         parts.append(format_count(count["bytes"], "byte"))
         gaps = f"; {format_count(count['gaps'], 'gap')} in the offsets" if count["gaps"] else ""
@@ -515,14 +515,13 @@ class Report:
 
         first: the first offset in each of them by its header. Those that are unknown are replaced.
         """
-        lists = [self._outermost.children[name] for name in self._outermost.lists]
-        counted = find_counted_format(self._outermost)
         inside = self._list_formats_inside(self._outermost)
+        counted = self._list_counted_formats()
         for format in inside:
             at = 0
             tables = open_nested(frames, format, allowance=self._allowance, **self._options)
             for inner in tables:
-                if format.read not in lists and counted in (None, format):
+                if format in counted:
                     self._count["records"] += int(np.count_nonzero(~inner.bad))
                 if self._checked is not None:
                     self._checked.count(inner, self._path)
@@ -531,6 +530,16 @@ class Report:
                 at += len(get_outer_table(inner))
         if self._checked is not None and self._checked.format not in inside:
             self._checked.open_and_count(frames, self._path, self._allowance)
+
+    def _list_counted_formats(self) -> list[Format]:
+        """Return the formats inside the outermost frames that count as records."""
+        lists = [self._outermost.children[name] for name in self._outermost.lists]
+        counted = find_counted_format(self._outermost)
+        return [
+            format
+            for format in self._list_formats_inside(self._outermost)
+            if format.read not in lists and counted in (None, format)
+        ]
 
     def _list_formats_inside(self, outer: Format) -> list[Format]:
         """Return the formats to open in frames of `outer`.
