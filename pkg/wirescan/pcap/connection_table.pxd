@@ -1,9 +1,8 @@
 # Finds the connection of a packet, by its endpoints, and follows how it begins and ends.
 # assembler.pyx uses it.
 from libc.stdint cimport int32_t, int64_t, uint8_t, uint16_t, uint32_t, uint64_t
-from libc.stdlib cimport free, malloc
+from libc.stdlib cimport free, malloc, realloc
 from libc.string cimport memcmp, memcpy, memset
-from wirescan.pcap.large_memory cimport resize_memory
 from wirescan.pcap.rows cimport Packet
 from wirescan.pcap.tcp_connection cimport (
     ACK, ADDRESS, COMPLETE, CURRENT, Connection, FIN, FREE, Key, NONE, OPEN, RESET, RST, SYN, Side)
@@ -173,13 +172,13 @@ cdef inline int32_t reserve_connection(ConnectionTable* table) noexcept nogil:
         capacity = table.capacity + table.capacity // 2 + 64
         if capacity > MOST_CONNECTIONS:
             return NONE
-        memory = resize_memory(table.at, capacity * sizeof(Connection))
+        memory = realloc(table.at, capacity * sizeof(Connection))
         if memory is NULL:
             return NONE
         table.at = <Connection*>memory
         table.capacity = capacity
     if table.count == table.slot_count:
-        memory = resize_memory(table.slots, 4 * table.slot_count * sizeof(int32_t))
+        memory = realloc(table.slots, 4 * table.slot_count * sizeof(int32_t))
         if memory is NULL:
             return NONE
         table.slots = <int32_t*>memory
