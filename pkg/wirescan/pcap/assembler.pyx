@@ -22,7 +22,7 @@ import os
 
 import numpy as np
 
-from libc.stdlib cimport free
+from libc.stdlib cimport free, qsort
 from libc.string cimport memcpy
 from wirescan.core cimport (
     LOST, OK, Head, Readable, int32_t, int64_t, prefetch, uint8_t, uint32_t,
@@ -45,7 +45,7 @@ from wirescan.pcap.fragments cimport (
     take_datagram)
 from wirescan.pcap.missing_bytes cimport (
     Progress, expire, lets_all_wait, lets_side_wait, begin_missing)
-from wirescan.pcap.number_list cimport Direction, NumberList, push, sort_directions
+from wirescan.pcap.number_list cimport Direction, NumberList, compare_numbers, push
 from wirescan.pcap.packet cimport read_datagram
 from wirescan.pcap.roles cimport Roles, begin_roles, fill_roles, follow_roles
 from wirescan.pcap.tcp_connection cimport (
@@ -254,7 +254,7 @@ cdef class Assembler:
 
         Raises MemoryError, OverflowError where a stream has 4 GiB without a gap.
         """
-        cdef Direction* touched = <Direction*>self.touched.at
+        cdef const Direction* touched = <const Direction*>self.touched.at
         cdef size_t i, rows = 0, nodes = 0, flow_count = 0, count = self.touched.count // 2
         cdef uint64_t size = 0, largest = 0
         cdef int64_t previous = -1
@@ -262,7 +262,8 @@ cdef class Assembler:
             together and not self.has_missing() and self.has_much_new())
         cdef Side* side
         self.is_together = together
-        sort_directions(touched, count)
+        if count:
+            qsort(self.touched.at, count, sizeof(Direction), compare_numbers)
         for i in range(count):
             side = self.find_side(touched[i].place)
             side.is_taken = self.is_taken(touched[i].place, takes_all, together, released)
@@ -306,7 +307,7 @@ cdef class Assembler:
             self.list_places(order)
         for i in range(count):
             order[i, 0] = self.connections.at[order[i, 1]].number
-        sort_directions(<Direction*>&order[0, 0], count)
+        qsort(&order[0, 0], count, sizeof(Direction), compare_numbers)
         rows = flows.view(flow_struct)
         ends = endpoints
         for i in range(count):

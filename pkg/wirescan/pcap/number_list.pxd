@@ -1,6 +1,6 @@
 # A list of numbers that grows, for assembler.pyx.
 from libc.stdint cimport int64_t
-from libc.stdlib cimport qsort, realloc
+from libc.stdlib cimport realloc
 
 cdef struct NumberList:
     int64_t* at
@@ -30,16 +30,7 @@ cdef inline int compare_numbers(const void* a, const void* b) noexcept nogil:
 
 
 # A direction of a connection: 2 * the number in the capture + side, and 2 * the place in the table
-# + side.
+# + side. Lists of them are sorted by `compare_numbers`, so by the number.
 cdef struct Direction:
     int64_t number
     int64_t place
-
-
-cdef inline void sort_directions(Direction* at, size_t count) noexcept nogil:
-    # Sort directions by their numbers. Most lists are in order already.
-    cdef size_t i
-    for i in range(1, count):
-        if at[i - 1].number > at[i].number:
-            qsort(at, count, sizeof(Direction), compare_numbers)
-            return
