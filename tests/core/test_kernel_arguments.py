@@ -5,6 +5,7 @@ Such arguments are rows of another kind, rows outside their buffer, and sizes th
 
 import mmap
 import os
+from functools import partial
 from importlib import import_module
 from types import SimpleNamespace
 
@@ -18,8 +19,9 @@ from tests.support.kbak_records import encode_segment
 from tests.support.liftbridge_bytes import make_entry
 from wirescan import kafka, lumberjack, pcap, thrift
 from wirescan.core import loop
+from wirescan.core.column_writer import ColumnWriter
 from wirescan.core.inflate import inflate_spans
-from wirescan.core.rows import Block
+from wirescan.core.rows import Block, RowBlock
 from wirescan.core.strings import ByteStrings
 from wirescan.files.length_prefix import END, FOUND, MORE, hop
 from wirescan.frames.limits import Limits
@@ -369,3 +371,18 @@ def test_counts_and_hashes():
     assert len(Documents(ByteStrings([b"{}", b"{}"]), 2)) == 2
     # The value is from the tests of Kafka's own Utils.murmur2.
     assert murmur2(b"21") == -973932308
+
+
+def test_columns_that_count_pairs_are_int32():
+    writer = ColumnWriter(kafka_scan.RECORD)
+    for add in (writer.add_sum, partial(writer.add_rows, "headers")):
+        with pytest.raises(TypeError, match="column 'timestamp' counts pairs, so it must be int32"):
+            add("timestamp")
+        add("header_count")
+    assert writer.take_sum("header_count") == 0
+
+
+def test_rows_are_allocated_only_once():
+    block = RowBlock(8, 1, 1)
+    with pytest.raises(ValueError, match="a block is allocated only once"):
+        block.__init__(8, 1, 1)

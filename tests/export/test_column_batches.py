@@ -12,9 +12,11 @@ from tests.laws.cases import steady
 from tests.strategies import kafka as strategies
 from tests.strategies import shared as st
 from tests.support.paths import ORDERS
-from wirescan import FrameError, Limits
+from wirescan import FrameError, Limits, kafka
+from wirescan.core.column_writer import ColumnWriter
 from wirescan.export import batches
 from wirescan.export.batches import iter_batches
+from wirescan.frames.registry import format_of
 from wirescan.frames.to_arrow import list_default_columns, make_schema
 from wirescan.kafka.encode.records import Record, encode_batch
 
@@ -163,6 +165,15 @@ def test_pairs_count_if_they_are_not_exported_too(columns):
     tables = read(bomb * 3, as_columns=False, **options)
     assert isinstance(tables, tuple) and "expansion" in tables[0]
     assert read(bomb * 3, **options) == tables
+
+
+def test_pairs_of_many_blocks_count():
+    pair = (b"", b"")
+    raw = encode_batch([Record(i, 0, None, b"", [pair] * (i % 4)) for i in range(1000)])
+    writer = ColumnWriter(kafka.RECORD)
+    writer.add_sum("header_count")
+    format_of("kafka.records").write(kafka.scan(raw), writer, check=True, limits=Limits())
+    assert writer.take_sum("header_count") == 1500
 
 
 @pytest.mark.parametrize("columns", [FOUR, ["headers"], ["value"]])

@@ -271,6 +271,25 @@ def test_bare_values_are_not_envelopes():
             liftbridge.scan([b""], bare=kind)
 
 
+@checked
+@pytest.mark.parametrize("bare", [None, Kind.PUBLISH, Kind.ACK])
+def test_a_value_alone_is_scanned_as_in_a_list(check, bare):
+    values = [*GOLDEN.values(), b"", b"plain", MAGIC, GOLDEN["message with a checksum"][:-1] + b"x"]
+    for value in [*values, *(value[:-1] for value in values)]:
+        options = {"check": check, "bare": bare, "errors": "mark"}
+        table = liftbridge.scan(value, **options)
+        listed = liftbridge.scan([value], **options)
+        assert table.rows.tolist() == listed.rows.tolist()
+        assert table.buffers == listed.buffers and table.checked == listed.checked
+        if table.bad.any():
+            messages = set()
+            for source in (value, [value]):
+                with pytest.raises(FrameError) as caught:
+                    liftbridge.scan(source, check=check, bare=bare)
+                messages.add(str(caught.value))
+            assert len(messages) == 1
+
+
 @pytest.mark.parametrize(
     "source, error, reason",
     [

@@ -8,6 +8,7 @@ cdef enum ColumnLayout:
     VIEWS                       # a place as a view of 16 bytes
     GATHERED                    # a place as an offset, and its bytes
     KEPT_ROWS                   # whole rows that have a list, and their numbers
+    SUMMED                      # the sum of a column
 
 # Why columns are incomplete.
 cdef enum Failure:
@@ -28,11 +29,12 @@ cdef struct OutputColumn:
     char* values
     uint8_t* valid              # of a place: a bitmap of the rows that are not null
     size_t nulls
+    int32_t signs               # of a place: negative if one of the sizes written last is
     char* data                  # gathered bytes, or kept rows
     size_t data_bytes           # bytes allocated
     char* numbers               # int64: the number of each kept row
     size_t numbers_bytes
-    size_t used                 # bytes gathered, or number of kept rows
+    size_t used                 # bytes gathered, number of kept rows, or the sum
     size_t fits                 # number of kept rows that fit
 
 # Where the views of the byte strings in one buffer point.
@@ -73,3 +75,4 @@ cdef class ColumnWriter(RowSink):
     cdef take_values(self, char* at, size_t size)
     cdef int add(self, name, ColumnLayout layout, size_t width, at, size_at) except -1
     cdef int check_failure(self) except -1
+    cdef int check_count(self, name) except -1

@@ -71,7 +71,7 @@ cdef size_t lay_out(ColumnSet* set, char* memory, size_t capacity) noexcept nogi
     cdef size_t i, size, total = 0
     for i in range(set.column_count):
         column = set.columns + i
-        if column.layout == KEPT_ROWS:
+        if column.layout == KEPT_ROWS or column.layout == SUMMED:
             continue
         # Gathered strings have one more offset than rows, and a bitmap is written by whole bytes.
         size = align((capacity + 1) * column.width)
@@ -184,10 +184,7 @@ cdef void write_validity(OutputColumn* column, const char* row, size_t stride, s
     cdef uint8_t* out = column.valid + (first >> 3)
     cdef size_t size_at = column.size_at, nulls = 0, i
     cdef uint32_t used = first & 7, bits, null
-    cdef int32_t signs = 0
-    for i in range(count):
-        signs |= read_size(row + i * stride, size_at)
-    if signs >= 0:
+    if column.signs >= 0:
         set_bits(column.valid, first, count)
         return
     bits = out[0] & ((1 << used) - 1)
@@ -204,8 +201,8 @@ cdef void write_validity(OutputColumn* column, const char* row, size_t stride, s
     column.nulls += nulls
 
 
-cdef bint write_views(ColumnSet* set, OutputColumn* column, const char* row,
-                      size_t count) noexcept nogil:
+cdef inline bint put_views(ColumnSet* set, OutputColumn* column, const char* row, size_t count,
+                           bint can_be_bad) noexcept nogil:
     # Copies of what the loop reads again and again, because its stores could change the originals.
     # The head is read column by column: a copy of it would go through memory.
     cdef char* out = column.values + set.count * VIEW_BYTES
@@ -215,15 +212,16 @@ cdef bint write_views(ColumnSet* set, OutputColumn* column, const char* row,
     cdef int64_t number = -1, available = -1, start, inside
     cdef uint32_t at, frame_size, used
     cdef uint16_t own_number
-    cdef int32_t size
+    cdef int32_t size, signs = 0
     for i in range(count):
         memcpy(&start, row + START_AT, sizeof(start))
         memcpy(&frame_size, row + FRAME_SIZE_AT, sizeof(frame_size))
         memcpy(&own_number, row + BUFFER_AT, sizeof(own_number))
         at = read_place(row, place_at)
-        size = read_size(row, size_at)
+        size = read_size(row, size_at) if can_be_bad else <int32_t>read_place(row, size_at)
+        signs |= size
         used = <uint32_t>(size & ~(size >> 31))
-        if own_number != number:
+        if rarely(own_number != number):
             number = own_number
             available = -1
             if own_number < set.buffer_count:
@@ -245,7 +243,16 @@ cdef bint write_views(ColumnSet* set, OutputColumn* column, const char* row,
                      <uint32_t>(inside & (WINDOW - 1)))
         out += VIEW_BYTES
         row += stride
+    column.signs = signs
     return True
+
+
+cdef bint write_views(ColumnSet* set, OutputColumn* column, const char* row,
+                      size_t count) noexcept nogil:
+    # Two loops, because that of a scan, whose rows are good, has no time to look at faults.
+    if set.has_bad_rows:
+        return put_views(set, column, row, count, True)
+    return put_views(set, column, row, count, False)
 
 
 cdef bint write_gathered(ColumnSet* set, OutputColumn* column, const char* rows,
@@ -255,7 +262,7 @@ cdef bint write_gathered(ColumnSet* set, OutputColumn* column, const char* rows,
     cdef Head head
     cdef const uint8_t* frame
     cdef uint32_t at
-    cdef int32_t size
+    cdef int32_t size, signs = 0
     cdef size_t i, total = column.used
     cdef int64_t* wide = <int64_t*>column.values + set.count + 1
     cdef int32_t* narrow = <int32_t*>column.values + set.count + 1
@@ -263,6 +270,7 @@ cdef bint write_gathered(ColumnSet* set, OutputColumn* column, const char* rows,
     for i in range(count):
         row = rows + i * set.stride
         size = read_size(row, column.size_at)
+        signs |= size
         if size > 0:
             at = read_place(row, column.at)
             head = read_head(row)
@@ -270,6 +278,7 @@ cdef bint write_gathered(ColumnSet* set, OutputColumn* column, const char* rows,
             if frame is NULL or not is_inside(&head, at, size):
                 return fail(set, OUTSIDE, i)
             total += <size_t>size
+    column.signs = signs
     if column.width == 4 and total > LARGEST_OFFSET:
         return fail(set, TOO_MANY_BYTES, 0)
     if not grow_data(set, column, total, set.count + count):
@@ -312,6 +321,17 @@ cdef bint keep_rows(ColumnSet* set, OutputColumn* column, const char* row,
     return True
 
 
+cdef void sum_numbers(OutputColumn* column, const char* row, size_t stride,
+                      size_t count) noexcept nogil:
+    # No number is negative in the sum: -1 stands for no list.
+    cdef size_t total = 0, i
+    cdef int32_t number
+    for i in range(count):
+        number = read_size(row + i * stride, column.at)
+        total += <uint32_t>(number & ~(number >> 31))
+    column.used += total
+
+
 cdef bint write_rows(void* sink, Rows* rows) noexcept nogil:
     cdef ColumnSet* set = <ColumnSet*>sink
     cdef OutputColumn* column
@@ -326,6 +346,8 @@ cdef bint write_rows(void* sink, Rows* rows) noexcept nogil:
             write_numbers(column, rows.at, set.stride, set.count, count)
         elif column.layout == KEPT_ROWS:
             keep_rows(set, column, rows.at, count)
+        elif column.layout == SUMMED:
+            sum_numbers(column, rows.at, set.stride, count)
         elif column.layout == VIEWS:
             write_views(set, column, rows.at, count)
         else:
@@ -424,8 +446,26 @@ cdef class ColumnWriter(RowSink):
         self.add(name, GATHERED, 8 if large else 4, name + "_at", name + "_size")
 
     def add_rows(self, name, count):
-        """Keep the rows whose int32 column `count` is above 0, under the name `name`."""
+        """Keep the rows whose column `count` is above 0, under the name `name`.
+
+        Raises TypeError for a column that is not int32.
+        """
+        self.check_count(count)
         self.add(name, KEPT_ROWS, 0, count, count)
+
+    def add_sum(self, count):
+        """Add up the column `count`. Numbers below 0 are not added.
+
+        Raises TypeError for a column that is not int32.
+        """
+        self.check_count(count)
+        self.add((SUMMED, count), SUMMED, 0, count, count)
+
+    cdef int check_count(self, name) except -1:
+        if self.dtype[name] != np.int32:
+            raise TypeError(f"column {name!r} counts pairs, so it must be int32, "
+                            f"not {self.dtype[name]}")
+        return 0
 
     cdef int begin(self, buffers, const uint64_t[:, ::1] readable, ranges, size_t expected,
                    size_t max_rows) except -1:
@@ -520,6 +560,10 @@ cdef class ColumnWriter(RowSink):
         cdef OutputColumn* column = self.set.columns + <size_t>self.slots[name]
         return np.frombuffer(
             self.take_values(column.values, self.set.count * column.width), self.dtype[name])
+
+    def take_sum(self, count):
+        """Return the sum of a column that `add_sum` added."""
+        return self.set.columns[<size_t>self.slots[SUMMED, count]].used
 
     def take_place(self, name):
         """Return (nulls, validity, values, data) of a place.

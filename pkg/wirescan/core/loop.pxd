@@ -252,7 +252,8 @@ cdef class RowSink:
     cdef int end(self, Fault fault) except -1
 
 # These are defined in loop.pyx.
-cdef RowBlock allocate_rows(dtype, size_t capacity, limits, into, buffers)
+cdef RowBlock allocate_rows(dtype, size_t capacity, limits, into, size_t buffer_bytes)
+cdef size_t count_bytes(buffers) except? 0
 cdef object rows_to_array(RowBlock block, dtype, into, Fault fault)
 cdef object scan_frames(buffer, dtype, RunScan run, bint resync, bint more, limits, into=*,
                         resume=*, void* memory=*)

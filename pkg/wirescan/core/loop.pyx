@@ -22,6 +22,7 @@ cdef enum:
     FEWEST_ROWS = 8
     BYTES_PER_FIRST_ROW = 16
     SMALLEST_CHILD = 2      # bytes of a frame inside another one, at least
+    SMALL = 1024            # bytes of a buffer, below which to release the GIL costs more than it gives
 # Bytes of rows from which on stores bypass the caches, which could not hold them until they are
 # read.
 PAST = 32 << 20
@@ -196,21 +197,26 @@ cdef object from_buffer = np.frombuffer
 cdef object no_rows = b""
 
 
-cdef RowBlock allocate_rows(dtype, size_t capacity, limits, into, buffers):
-    # Allocate rows for the frames in `buffers`. The caller has allocated `into` already, so only
-    # its size limits the rows in it.
+cdef size_t count_bytes(buffers) except? 0:
+    cdef size_t total = 0
+    for buffer in buffers:
+        total += <size_t>len(buffer)
+    return total
+
+
+cdef RowBlock allocate_rows(dtype, size_t capacity, limits, into, size_t buffer_bytes):
+    # Allocate rows for the frames in buffers of so many bytes together. The caller has allocated
+    # `into` already, so only its size limits the rows in it.
+    cdef RowBlock block = RowBlock.__new__(RowBlock)
+    cdef size_t stride = dtype.itemsize
     if into is not None and not (isinstance(into, np.ndarray) and into.dtype == dtype
                                  and into.ndim == 1 and into.flags.c_contiguous
                                  and into.flags.writeable):
         raise TypeError(
             f"into must be a writable contiguous array of one dimension and of dtype {dtype}")
-    if into is not None:
-        return RowBlock(dtype.itemsize, capacity, limits.rows, into)
-    cdef size_t buffer_bytes = 0
-    for buffer in buffers:
-        buffer_bytes += <size_t>len(buffer)
-    max_rows = limits.limit_rows(dtype.itemsize, buffer_bytes)
-    return RowBlock(dtype.itemsize, capacity, max_rows, None)
+    max_rows = limits.limit_rows(stride, buffer_bytes) if into is None else limits.rows
+    block.allocate(stride, capacity, max_rows, into)
+    return block
 
 
 cdef object rows_to_array(RowBlock block, dtype, into, Fault fault):
@@ -230,7 +236,7 @@ cdef object rows_to_array(RowBlock block, dtype, into, Fault fault):
         block.is_writable = False
     else:
         array = from_buffer(no_rows, dtype)
-    array.setflags(write=False)
+    array.setflags(False)  # the argument `write`: a name would cost as much as the call
     return array
 
 
@@ -293,7 +299,7 @@ cdef object scan_frames(buffer, dtype, RunScan run, bint resync, bint more, limi
         if into is not None and np.may_share_memory(np.frombuffer(buffer, np.uint8), into):
             raise ValueError("into shares the memory that is read; give an array of its own")
         return scan_bytes(<const uint8_t*>view.buf if view.len else NULL, <size_t>view.len,
-                          allocate_rows(dtype, estimate_rows(view.len), limits, into, (buffer,)),
+                          allocate_rows(dtype, estimate_rows(view.len), limits, into, view.len),
                           dtype, run, resync, more, limits.frame, into, resume, memory)
     finally:
         PyBuffer_Release(&view)
@@ -318,8 +324,11 @@ cdef object scan_bytes(const uint8_t* base, size_t size, RowBlock block, dtype, 
         state.search = before.search
         state.search.budget.origin = <uint64_t>base - before.position
     state.search.budget.memory = memory
-    with nogil:
+    if size < SMALL:
         fault = run(&state, &block.rows)
+    else:
+        with nogil:
+            fault = run(&state, &block.rows)
     if resume is not None:
         before.search = state.search
         before.position += <uint64_t>(state.r.at - base)
@@ -344,7 +353,7 @@ cdef object scan_spans(buffers, spans, dtype, RunScan run, bint resync, limits,
     cdef const Readable* readable
     cdef const uint8_t* base
     cdef const uint64_t[:, ::1] buffer_view
-    cdef RowBlock block = allocate_rows(dtype, FIRST_ROWS, limits, None, buffers)
+    cdef RowBlock block = allocate_rows(dtype, FIRST_ROWS, limits, None, count_bytes(buffers))
     cdef Rows* rows = &block.rows
     cdef Head* row
     cdef ScanState state
@@ -414,7 +423,7 @@ cdef RowBlock allocate_shares(dtype, expected, limits, into, buffers):
     if total > limits.limit_rows(dtype.itemsize, sum(map(len, buffers))):
         return None
     try:
-        return allocate_rows(dtype, total, limits, into, buffers)
+        return allocate_rows(dtype, total, limits, into, count_bytes(buffers))
     except MemoryError:
         return None
 
@@ -532,9 +541,9 @@ cdef object open_frames(outer, buffers, spans, counts, dtype, RunNestedScan open
             if block is not None:
                 return rows_to_array(block, dtype, into, OK), block.rows.bad, OK
     if sink is None:
-        block = allocate_rows(dtype, min(claimed, usual) + 1, limits, into, buffers)
+        block = allocate_rows(dtype, min(claimed, usual) + 1, limits, into, count_bytes(buffers))
     else:
-        block = allocate_rows(dtype, 2 * WRITE_ROWS, limits, None, buffers)
+        block = allocate_rows(dtype, 2 * WRITE_ROWS, limits, None, count_bytes(buffers))
         sink.begin(buffers, addresses(buffers), find_ranges(spans, len(buffers)),
                    min(claimed, usual), block.rows.max_rows)
     if n:
@@ -588,7 +597,7 @@ cdef object open_rows(outer, buffers, dtype, size_t expected, RunParents run, co
         if threads > 1:
             block = add_shares(&parents, run, outer, counts, dtype, limits, buffers, threads)
     if block is None:
-        block = allocate_rows(dtype, expected, limits, None, buffers)
+        block = allocate_rows(dtype, expected, limits, None, count_bytes(buffers))
         with nogil:
             fault = run(&parents, &block.rows)
     if fault == BAD_LENGTH:

@@ -42,6 +42,7 @@ cdef class RowBlock:
     cdef Rows rows
     cdef object owner               # keeps the caller's memory alive
     cdef bint is_writable           # only while `rows_to_array` exports the rows
+    cdef int allocate(self, size_t stride, size_t capacity, size_t max_rows, into) except -1
 
 cdef class Block:
     cdef char* at

@@ -165,8 +165,14 @@ cdef class RowBlock:
 
     Raises MemoryError where the first `capacity` rows cannot be allocated.
     """
-    def __cinit__(self, size_t stride, size_t capacity, size_t max_rows, into=None):
+    def __init__(self, size_t stride, size_t capacity, size_t max_rows, into=None):
+        self.allocate(stride, capacity, max_rows, into)
+
+    cdef int allocate(self, size_t stride, size_t capacity, size_t max_rows, into) except -1:
+        # What `__init__` does. A call in C costs less than one with Python arguments.
         cdef uint8_t[::1] view
+        if self.rows.stride:
+            raise ValueError("a block is allocated only once")
         self.rows = Rows(NULL, 0, stride, 0, 0, max_rows, 0, False, False, False)
         if into is None:
             if not grow_rows(&self.rows, max(<size_t>1, min(capacity, max_rows))):
@@ -177,6 +183,7 @@ cdef class RowBlock:
             self.rows.at = <char*>&view[0] if view.shape[0] else NULL
             self.rows.fixed = True
             self.owner = view
+        return 0
 
     def __dealloc__(self):
         if not self.rows.fixed and self.rows.at is not NULL:

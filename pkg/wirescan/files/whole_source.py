@@ -14,7 +14,7 @@ from wirescan.core.parallel import choose_threads, cut_evenly, run_each
 from wirescan.files.capture_mark import explain_source
 from wirescan.files.source import BUFFERS, open, view_of
 from wirescan.frames.errors import FrameError, check_mode, enforce_mode
-from wirescan.frames.format import Format
+from wirescan.frames.format import Format, Parser
 from wirescan.frames.limits import Limits
 from wirescan.frames.table import FrameTable, join, make_empty, make_stop
 
@@ -39,55 +39,69 @@ def scan_source(
     limits: Limits,
     into: np.ndarray | None = None,
     scan: Callable[..., tuple[np.ndarray, int, int, int]] | None = None,
-    **options: Any,
 ) -> FrameTable:
     """Scan each buffer of a source, and return the outermost frames as a table of a format.
 
     source: anything that `wirescan.open` accepts. The format says which files of a directory are
         read.
     errors, check, limits, into: as for the functions that users call. into: only for one buffer.
-    scan: the function that scans a buffer; the default is that of the format. options: further
-        arguments of it.
+    scan: the function that scans a buffer; the default is that of the format.
 
     Several threads verify the checksums of a large buffer if the format has a `verify`.
 
     Raises FrameError as `errors` says, OSError, and TypeError and ValueError for wrong arguments.
     """
     check_mode(errors, limits)
-    verifies_later = (
-        check and format.parser.verify is not None and scan is None and into is None and not options
-    )
-    scan = scan or format.parser.scan
-    assert scan is not None  # every outermost format has one
+    # A small buffer is scanned in about the time of ten calls of Python, so there are few here.
+    if type(source) is bytes:
+        return _scan_buffer(memoryview(source), format, errors, check, limits, into, scan)
     if type(source) in BUFFERS:
-        buffers: tuple[memoryview, ...] = (view_of(source),)
-    else:
-        buffers = open(source, files=format.storage.files, ignore=format.storage.ignore)
-    if into is not None:
-        options["into"] = into
-        if len(buffers) != 1:
-            raise ValueError(
-                f"into takes the rows of one buffer, and the source has {len(buffers)}"
-            )
-    if options:
-        scan = partial(scan, **options)
+        return _scan_buffer(view_of(source), format, errors, check, limits, into, scan)
+    buffers = open(source, files=format.storage.files, ignore=format.storage.ignore)
+    if into is not None and len(buffers) != 1:
+        raise ValueError(f"into takes the rows of one buffer, and the source has {len(buffers)}")
     tables = []
     for buffer in buffers:
-        scanned = _scan_good_frames(buffer, format, limits) if verifies_later else None
-        rows, bad, fault, position = scanned or scan(
-            buffer, check=check, resync=errors != "strict", limits=limits
-        )
-        stops = (make_stop((fault, position, 0)),)
-        table = FrameTable((buffer,), rows, stops, format, None, (), check, errors)
-        if bad or fault:
-            try:
-                table = enforce_mode(table, errors, bad)
-            except FrameError as error:
-                raise explain_source(error, format, buffer, "scan") from None
-        tables.append(table)
+        tables.append(_scan_buffer(buffer, format, errors, check, limits, into, scan))
     if len(tables) == 1:
         return tables[0]
     return join(tables) if tables else make_empty(format)
+
+
+def _scan_buffer(
+    buffer: memoryview,
+    format: Format,
+    errors: str,
+    check: bool,  # noqa: FBT001 - arguments by position cost less
+    limits: Limits,
+    into: np.ndarray | None,
+    scan: Callable[..., tuple[np.ndarray, int, int, int]] | None,
+) -> FrameTable:
+    """Return the outermost frames of one buffer. The arguments are those of `scan_source`."""
+    scanned: tuple[np.ndarray, int, int, int] | None = None
+    if scan is None:
+        parser = format.parser
+        scan = parser.scan
+        assert scan is not None  # every outermost format has one
+        if check and parser.verify is not None and into is None:
+            threads = choose_threads(len(buffer), LEAST_VERIFIED)
+            if threads > 1:
+                scanned = _scan_good_frames(buffer, parser, limits, threads)
+    resync = errors != "strict"
+    if scanned is None:
+        if into is None:
+            scanned = scan(buffer, check=check, resync=resync, limits=limits)
+        else:
+            scanned = scan(buffer, check=check, resync=resync, limits=limits, into=into)
+    rows, bad, fault, position = scanned
+    stops = (make_stop((fault, position, 0)),)
+    table = FrameTable((buffer,), rows, stops, format, None, (), check, errors)
+    if bad or fault:
+        try:
+            return enforce_mode(table, errors, bad)
+        except FrameError as error:
+            raise explain_source(error, format, buffer, "scan") from None
+    return table
 
 
 def scan_carried(
@@ -120,17 +134,14 @@ def scan_carried(
     )
 
 
-def _scan_good_frames(buffer: memoryview, format: Format, limits: Limits) -> _Scanned | None:
+def _scan_good_frames(
+    buffer: memoryview, parser: Parser, limits: Limits, threads: int
+) -> _Scanned | None:
     """Scan a large buffer without checksums, and verify these on several threads.
 
-    Return None where few bytes are not worth it, and where any frame is bad. A checksum only
-    decides whether a frame is bad. So without bad frames, the result is that of a scan that
-    verifies checksums, with and without `resync`.
+    Return None where any frame is bad. A checksum only decides whether a frame is bad. So without
+    bad frames, the result is that of a scan that verifies checksums, with and without `resync`.
     """
-    threads = choose_threads(len(buffer), LEAST_VERIFIED)
-    if threads == 1:
-        return None
-    parser = format.parser
     assert parser.scan is not None and parser.verify is not None
     scanned = _Scanned(*parser.scan(buffer, check=False, resync=False, limits=limits))
     if scanned.bad or scanned.fault >= Fault.BAD_LENGTH or not len(scanned.rows):

@@ -18,6 +18,7 @@ FREE_ROW_BYTES = 256 << 20
 MANY_BYTES = 256 << 20
 ROW_BYTES_PER_BYTE = 3
 ROW_BYTES_PER_BYTE_OF_MANY = 16
+FEW_BYTES = FREE_ROW_BYTES // ROW_BYTES_PER_BYTE
 
 
 @dataclass(frozen=True)
@@ -76,14 +77,17 @@ class Limits:
 
         Its buffers have `buffer_bytes` bytes together.
         """
-        rows = self.limit_row_bytes(buffer_bytes) // size or 1
+        if self.row_bytes is None and buffer_bytes <= FEW_BYTES:
+            rows = FREE_ROW_BYTES // size or 1  # without a call, as for a small buffer it is slow
+        else:
+            rows = self.limit_row_bytes(buffer_bytes) // size or 1
         return rows if rows < self.rows else self.rows
 
     def limit_row_bytes(self, buffer_bytes: int) -> int:
         """Return how many bytes all rows may have, for buffers of `buffer_bytes` bytes together."""
         if self.row_bytes is not None:
             return self.row_bytes
-        if buffer_bytes <= FREE_ROW_BYTES // ROW_BYTES_PER_BYTE:
+        if buffer_bytes <= FEW_BYTES:
             return FREE_ROW_BYTES
         return max(
             FREE_ROW_BYTES,

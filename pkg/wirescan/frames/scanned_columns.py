@@ -118,8 +118,7 @@ class ScannedColumns(PlaceColumns):
 
     def count_pairs(self) -> int:
         """Return the number of pairs in the lists of the frames."""
-        counts = (self[count] for count in self.format.lists.values())
-        return sum(int(count.sum(dtype=np.int64)) for count in counts)
+        return sum(self._writer.take_sum(count) for count in self.format.lists.values())
 
     def count_bytes(self) -> int:
         """Return the bytes that the frames are in."""
@@ -159,9 +158,8 @@ def add_columns(
     Returns False if a column cannot be written without rows.
     """
     for count in format.lists.values():
-        writer.add_numbers(
-            count
-        )  # `Allowance` counts the pairs, also of lists that are not exported
+        # `Allowance` counts the pairs, also of lists that are not exported.
+        writer.add_sum(count)
     for name, kind in fields:
         column = format.describe_column(name)
         if column is None:

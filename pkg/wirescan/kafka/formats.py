@@ -148,11 +148,13 @@ def scan(
     ValueError for wrong arguments. Format: Apache Kafka documentation, 5.3 "Record Batch"; Kafka
     protocol guide 0.8, "Message sets".
     """
-    errors = resolve_mode(errors, source, limits)
     if isinstance(source, FrameTable):
+        errors = resolve_mode(errors, source, limits)
         if into is not None:
             raise ValueError("into takes the rows of one buffer, not of record sets in a table")
         return scan_carried(source, BATCHES, errors=errors, check=check, limits=limits)
+    if errors is None:
+        errors = "strict"
     return scan_source(source, BATCHES, errors=errors, check=check, limits=limits, into=into)
 
 

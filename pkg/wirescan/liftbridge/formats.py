@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 
+from wirescan.core.arguments import LONGEST
 from wirescan.core.fault import Fault
 from wirescan.core.loop import spans
 from wirescan.files.whole_source import scan_source
@@ -50,6 +51,7 @@ from wirescan.liftbridge.scan import (
     open_payloads,
     scan_entries,
     scan_entry_sets,
+    scan_value,
     scan_values,
 )
 from wirescan.seglog.segment_search import prune
@@ -99,8 +101,13 @@ def scan(
     errors = resolve_mode(errors, source, limits)
     if bare not in (None, Kind.PUBLISH, Kind.ACK):
         raise ValueError(f"bare must be Kind.PUBLISH or Kind.ACK, not {bare!r}")
-    buffers, values, outer = open_payload_source(source)
     kind = ANY_KIND if bare is None else int(bare)
+    if type(source) is bytes and len(source) <= LONGEST:
+        # One small value, for which spans cost more than the scan.
+        rows, bad = scan_value(source, check=check, bare=kind, limits=limits)
+        table = FrameTable((memoryview(source),), rows, (), ENVELOPES, None, (), check)
+        return enforce_mode(table, errors, bad)
+    buffers, values, outer = open_payload_source(source)
     rows, bad, fault = scan_values(buffers, values, check=check, bare=kind, limits=limits)
     table = FrameTable(buffers, rows, (), ENVELOPES, outer, checked=check)
     return enforce_mode(raise_if_row_limit(table, fault), errors, bad)

@@ -17,6 +17,7 @@ INTERNAL: Final[np.dtype[np.void]]
 ENTRY: Final[np.dtype[np.void]]
 HEADER: Final[np.dtype[np.void]]
 
+def scan_value(value: bytes, *, check: bool, bare: int, limits: Limits) -> tuple[_Rows, int]: ...
 def scan_values(
     buffers: Sequence[memoryview], spans: _Rows, *, check: bool, bare: int, limits: Limits
 ) -> tuple[_Rows, int, int]: ...

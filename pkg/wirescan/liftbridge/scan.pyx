@@ -25,7 +25,7 @@ from wirescan.core cimport (
     BAD_LENGTH, Fault, Head, LIMIT, NestedScan, OK, Parents, Readable, Reader, Rows, ScanState,
     TRUNCATED, add_each, be64, begin_row, int32_t, int64_t, open_frames, open_rows, place,
     scan_buffer, scan_children, scan_frames, scan_spans, uint8_t, uint32_t, uint64_t)
-from wirescan.core.loop cimport allocate_rows, rows_to_array
+from wirescan.core.loop cimport allocate_rows, count_bytes, rows_to_array
 from wirescan.core.loop import ANY as _ANY, HEAD as _HEAD, addresses, flat, lie_inside
 from wirescan.core.rows cimport RowBlock
 from wirescan.liftbridge.envelope cimport (
@@ -168,6 +168,41 @@ cdef bint are_values(const Head* span, Py_ssize_t count,
     return good
 
 
+cdef inline void add_envelope(Rows* rows, const uint8_t* buffer, const Head* span, int kind,
+                              bint verify) noexcept nogil:
+    # Add the row of one value. There is memory for it.
+    cdef Envelope* row = <Envelope*>rows.at + rows.count
+    memset(row, 0, sizeof(Envelope))
+    row.head.kind = PLAIN
+    if span.fault:
+        row.head.fault = span.fault
+    elif kind < 0:
+        row.head.fault = <uint8_t>read_envelope(buffer + span.start, span.size, row, verify)
+    else:
+        row.head.kind = <uint8_t>kind
+    row.head.start = span.start
+    row.head.size = span.size
+    row.head.parent = span.parent
+    row.head.buffer = span.buffer
+    rows.bad += row.head.fault != OK
+    rows.count += 1
+
+
+def scan_value(bytes value not None, *, check, bare, limits):
+    """Return (rows of dtype ENVELOPE, bad) of one value: as `scan_values`, without spans.
+
+    value: all bytes of the buffer, less than 2 GiB.
+    """
+    cdef const uint8_t* bytes_at = value
+    cdef Head span = Head(0, <uint32_t>len(value), 0, -1, 0, 0, 0)
+    cdef RowBlock block = allocate_rows(ENVELOPE, 1, limits, None, span.size)
+    cdef bint verify = check
+    cdef int kind = bare
+    with nogil:
+        add_envelope(&block.rows, bytes_at, &span, kind, verify)
+    return rows_to_array(block, ENVELOPE, None, OK), block.rows.bad
+
+
 def scan_values(buffers, spans, *, check, bare, limits):
     """Return (rows of dtype ENVELOPE, bad, fault): one row for each value.
 
@@ -181,14 +216,12 @@ def scan_values(buffers, spans, *, check, bare, limits):
     cdef const uint8_t[::1] view
     cdef const uint64_t[:, ::1] readable
     cdef const Head* span
-    cdef Envelope* row
-    cdef const uint8_t* p
     cdef bint verify = check
     cdef int kind = bare
     cdef Fault fault = OK
     if spans.dtype != _HEAD:
         raise ValueError("spans are an array of dtype HEAD")
-    cdef RowBlock block = allocate_rows(ENVELOPE, n, limits, None, buffers)
+    cdef RowBlock block = allocate_rows(ENVELOPE, n, limits, None, count_bytes(buffers))
     cdef Rows* rows = &block.rows
     if n:
         view = np.ascontiguousarray(spans).view(np.uint8)
@@ -201,22 +234,8 @@ def scan_values(buffers, spans, *, check, bare, limits):
                     fault = LIMIT
                     break
                 span = <const Head*>&view[i * sizeof(Head)]
-                row = <Envelope*>rows.at + i
-                memset(row, 0, sizeof(Envelope))
-                p = (<const Readable*>&readable[span.buffer, 0]).at + span.start
-                row.head.kind = PLAIN
-                if span.fault:
-                    row.head.fault = span.fault
-                elif kind < 0:
-                    row.head.fault = <uint8_t>read_envelope(p, span.size, row, verify)
-                else:
-                    row.head.kind = <uint8_t>kind
-                row.head.start = span.start
-                row.head.size = span.size
-                row.head.parent = span.parent
-                row.head.buffer = span.buffer
-                rows.bad += row.head.fault != OK
-                rows.count += 1
+                add_envelope(rows, (<const Readable*>&readable[span.buffer, 0]).at, span, kind,
+                             verify)
     return rows_to_array(block, ENVELOPE, None, fault), rows.bad, int(fault)
 
 
@@ -323,7 +342,7 @@ def open_payloads(envelopes, buffers, dtype, first, last, limits):
             for i in range(n):
                 count += is_selected_kind(
                     message, (<const Head*>&view[i * sizeof(Envelope)]).kind, lowest, highest)
-    block = allocate_rows(dtype, count, limits, None, buffers)
+    block = allocate_rows(dtype, count, limits, None, count_bytes(buffers))
     rows = &block.rows
     if n:
         with nogil:

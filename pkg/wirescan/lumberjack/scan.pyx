@@ -21,7 +21,7 @@ from wirescan.core cimport (
     Fault, Head, LIMIT, NESTED, OK, NestedScan, Readable, Reader, Rows, SHORT, TRUNCATED, ScanState,
     be32, int32_t, int64_t, scan_children, open_frames, prefetch, scan_frames, scan_spans,
     scan_buffer, uint8_t, uint32_t, uint64_t)
-from wirescan.core.loop cimport allocate_rows, rows_to_array, place
+from wirescan.core.loop cimport allocate_rows, count_bytes, rows_to_array, place
 from wirescan.core.loop import HEAD as _HEAD, addresses, flat, lie_inside
 from wirescan.core.rows cimport RowBlock, reserve_row
 from wirescan.lumberjack.frame cimport read_pair_run, read_frame, read_pair
@@ -231,7 +231,7 @@ def unpack(frames, buffers, numbers, spans, again, last, events, limits):
     if frames.dtype != FRAME or len(spans) != packed or not lie_inside(spans, buffers):
         raise ValueError("a row points outside its buffer")
     estimate = n + int(spans["size"].sum(dtype=np.int64)) // BYTES_PER_FRAME
-    cdef RowBlock block = allocate_rows(dtype, estimate, limits, None, buffers)
+    cdef RowBlock block = allocate_rows(dtype, estimate, limits, None, count_bytes(buffers))
     if n:
         view = np.ascontiguousarray(frames).view(np.uint8)
         if packed:

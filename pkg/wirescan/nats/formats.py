@@ -6,6 +6,7 @@ The package exports the functions. The registry reads FORMATS.
 from __future__ import annotations
 
 import json
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -87,7 +88,7 @@ def scan(
         check=check,
         limits=limits,
         into=into,
-        credentials=credentials,
+        scan=partial(scan_stream, credentials=True) if credentials else None,
     )
 
 

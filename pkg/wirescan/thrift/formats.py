@@ -105,7 +105,7 @@ def scan(
         check=check,
         limits=limits,
         into=into,
-        versions=not non_strict,
+        scan=partial(scan_stream, versions=False) if non_strict else None,
     )
 
 

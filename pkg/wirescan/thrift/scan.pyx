@@ -31,7 +31,7 @@ from wirescan.core cimport (
     BAD_CODEC, BAD_KIND, BAD_LENGTH, Fault, Head, LIMIT, OK, Parents, Readable, Reader, Rows, SHORT,
     ScanState, add_each, be32, begin_row, int32_t, int64_t, is_inside, locate_frame, open_rows,
     place, scan_buffer, scan_frames, scan_spans, uint8_t, uint32_t, uint64_t, varint32)
-from wirescan.core.loop cimport RunScan, allocate_rows, rows_to_array
+from wirescan.core.loop cimport RunScan, allocate_rows, count_bytes, rows_to_array
 from wirescan.core.loop import addresses, flat
 from wirescan.core.rows cimport RowBlock
 from wirescan.thrift.frame cimport (
@@ -366,7 +366,7 @@ def open_messages(frames, buffers, limits):
     cdef Fault fault = OK
     if frames.dtype != FRAME:
         raise TypeError("open_messages takes rows of thrift.frames")
-    cdef RowBlock block = allocate_rows(MESSAGE, n, limits, None, buffers)
+    cdef RowBlock block = allocate_rows(MESSAGE, n, limits, None, count_bytes(buffers))
     cdef Rows* rows = &block.rows
     if n:
         view = np.ascontiguousarray(frames).view(np.uint8)
@@ -420,7 +420,7 @@ def open_plain(frames, plain, buffers, limits):
     cdef Fault fault = OK
     if frames.dtype != FRAME or plain.dtype != PLAIN:
         raise TypeError("open_plain takes rows of thrift.frames and rows of thrift.plain")
-    cdef RowBlock block = allocate_rows(MESSAGE, n, limits, None, buffers)
+    cdef RowBlock block = allocate_rows(MESSAGE, n, limits, None, count_bytes(buffers))
     cdef Rows* rows = &block.rows
     if n and count:
         view = np.ascontiguousarray(frames).view(np.uint8)
