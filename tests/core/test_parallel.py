@@ -158,6 +158,28 @@ def test_results_come_in_the_order_of_the_items(workers):
     assert list(results) == list(range(0, 80, 2))
 
 
+@pytest.mark.parametrize("workers", [2, 5])
+def test_only_so_many_calls_run_at_the_same_time(workers):
+    running: set[int] = set()
+    counts = []
+
+    def note_running(number):
+        running.add(number)
+        counts.append(len(running))
+        time.sleep(0.002)
+        running.discard(number)
+
+    list(map_in_order(note_running, range(40), workers))
+    assert max(counts) <= workers
+
+
+def test_readers_that_pause_hold_no_threads():
+    readers = [map_in_order(abs, iter(range(1000)), 2) for _ in range(100)]
+    assert [next(reader) for reader in readers] == [0] * 100
+    assert list(map_in_order(abs, range(5), 2)) == list(range(5))
+    assert [sum(reader) for reader in readers] == [sum(range(1000))] * 100
+
+
 @pytest.mark.parametrize("workers", [1, 3])
 def test_results_before_a_failure_of_the_items_come_first(workers):
     def fail_after_five():

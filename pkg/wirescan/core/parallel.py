@@ -18,7 +18,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor, wait
 from contextvars import ContextVar, Token
 from threading import Lock, local
-from typing import SupportsIndex, TypeVar
+from typing import Generic, SupportsIndex, TypeVar
 
 import numpy as np
 
@@ -195,8 +195,8 @@ def map_in_order(
     if workers == 1:
         yield from map(function, items)
         return
+    runners = _Runners(function, min(workers, _MAX_THREADS))
     pending: deque[Future[Result]] = deque()
-    most = min(workers, _MAX_THREADS)
     failure: BaseException | None = None
     source = iter(items)
     try:
@@ -208,9 +208,9 @@ def map_in_order(
             except Exception as error:
                 failure = error
                 break
-            pending.append(_start(function, item))
-            # One more than run at the same time: its item is made while they run.
-            if len(pending) > most:
+            pending.append(runners.submit(item))
+            # Two more than run at the same time: no thread waits while the caller is busy.
+            if len(pending) > runners.most + 1:
                 yield pending.popleft().result()
         while pending:
             yield pending.popleft().result()
@@ -222,17 +222,50 @@ def map_in_order(
         wait(pending)
 
 
-def _start(function: Callable[[Item], Result], item: Item) -> Future[Result]:
-    """Start a call on a thread. Where no thread starts any more, make it on this one."""
-    try:
-        return _get_executor().submit(function, item)
-    except RuntimeError:
+class _Runners(Generic[Item, Result]):
+    """Calls a function for items on at most `most` threads of the executor, in their order.
+
+    A thread takes one item after another, and ends when there is none: the threads are shared, and
+    a caller may pause for long.
+    """
+
+    def __init__(self, function: Callable[[Item], Result], most: int):
+        self.most = most
+        self._function = function
+        self._waiting: deque[tuple[Future[Result], Item]] = deque()
+        self._lock = Lock()
+        self._running = 0  # threads
+
+    def submit(self, item: Item) -> Future[Result]:
+        """Return the future result for an item."""
         future: Future[Result] = Future()
+        with self._lock:
+            self._waiting.append((future, item))
+            if self._running == self.most:
+                return future
+            self._running += 1
         try:
-            future.set_result(function(item))
-        except Exception as error:
-            future.set_exception(error)
+            _get_executor().submit(self._run)
+        except RuntimeError:
+            self._run()  # no thread starts any more
         return future
+
+    def _run(self) -> None:
+        while True:
+            with self._lock:
+                if not self._waiting:
+                    self._running -= 1
+                    return
+                future, item = self._waiting.popleft()
+            if not future.set_running_or_notify_cancel():
+                continue
+            try:
+                result = self._function(item)
+            except BaseException as error:
+                future.set_exception(error)
+            else:
+                future.set_result(result)
+            del future, item  # they must not live on while this thread waits for the lock
 
 
 def _get_executor() -> ThreadPoolExecutor:
