@@ -353,7 +353,9 @@ def _make_names(found: FoundColumn, kind: pa.DataType, context: _Context) -> pa.
     codes = np.full(256, len(names), np.int32)
     codes[list(names)] = np.arange(len(names))
     absent = _find_nulls(found, context)
-    indexes = _make_numbers(codes[found.read_numbers()], pa.int32(), absent)
+    numbers = np.ascontiguousarray(found.read_numbers())
+    # No number of 8 bits is outside `codes`, and "wrap" does not look for one.
+    indexes = _make_numbers(codes.take(numbers, mode="wrap"), pa.int32(), absent)
     return pa.array([*names.values(), None], kind).take(indexes)
 
 
@@ -375,6 +377,31 @@ def _make_faults(
     # The dictionary is the same in all batches of a format.
     names = list(FAULT_NAMES.values())
     names += {fault.name: 0 for level in declared for fault in level.values()}
+    if faults.any():
+        codes, names = _find_fault_names(faults, levels, declared, names)
+        indexes = _make_numbers(codes, pa.int32(), faults == 0)
+    else:
+        indexes = pa.nulls(len(faults), pa.int32())
+    letters = "".join(names).encode()
+    ends = np.cumsum([0, *map(len, names)], dtype=np.int32)
+    texts = pa.Array.from_buffers(
+        pa.string(), len(names), [None, pa.py_buffer(ends), pa.py_buffer(letters)]
+    )
+    named_faults = pa.DictionaryArray.from_arrays(indexes, texts)
+    return named_faults.dictionary_decode() if pa.types.is_string(kind) else named_faults
+
+
+def _find_fault_names(
+    faults: np.ndarray,
+    levels: np.ndarray | int,
+    declared: list[Mapping[int, FaultMeaning]],
+    names: list[str],
+) -> tuple[np.ndarray, list[str]]:
+    """Return the index of each fault's name in a list of names (i4), and that list.
+
+    The list is `names`, and has more names if a number is no fault. The other arguments are those
+    of `_make_faults`.
+    """
     indexes = {name: index for index, name in enumerate(names)}
     codes_by_level = np.full((len(declared), NUMBERS), -1, np.int32)
     codes_by_level[:, 0] = 0
@@ -385,16 +412,8 @@ def _make_faults(
     if (codes < 0).any():
         # Rows may come from a user, with numbers that are no faults.
         codes = np.where(codes < 0, np.int32(len(names)) + faults, codes)
-        names += map(str, range(NUMBERS))
-    letters = "".join(names).encode()
-    ends = np.cumsum([0, *map(len, names)], dtype=np.int32)
-    texts = pa.Array.from_buffers(
-        pa.string(), len(names), [None, pa.py_buffer(ends), pa.py_buffer(letters)]
-    )
-    named_faults = pa.DictionaryArray.from_arrays(
-        _make_numbers(codes, pa.int32(), faults == 0), texts
-    )
-    return named_faults.dictionary_decode() if pa.types.is_string(kind) else named_faults
+        names = [*names, *map(str, range(NUMBERS))]
+    return codes, names
 
 
 def _make_computed_texts(found: FoundColumn, kind: pa.DataType, context: _Context) -> pa.Array:
