@@ -16,6 +16,7 @@ from wirescan import FrameError, Limits, kafka
 from wirescan.core.column_writer import ColumnWriter
 from wirescan.export import batches
 from wirescan.export.batches import iter_batches
+from wirescan.export.column_batches import ColumnReader
 from wirescan.frames.registry import format_of
 from wirescan.frames.to_arrow import list_default_columns, make_schema
 from wirescan.kafka.encode.records import Record, encode_batch
@@ -165,6 +166,24 @@ def test_pairs_count_if_they_are_not_exported_too(columns):
     tables = read(bomb * 3, as_columns=False, **options)
     assert isinstance(tables, tuple) and "expansion" in tables[0]
     assert read(bomb * 3, **options) == tables
+
+
+@pytest.mark.parametrize("workers", [1, 2, 3])
+def test_groups_have_about_as_many_records_each(monkeypatch, workers):
+    """Their number is a multiple of four, so two or four threads have as many of them."""
+    groups = []
+    write_group = ColumnReader._write_group
+
+    def note_group(self, group):
+        groups.append(int(group.table["record_count"].sum()))
+        return write_group(self, group)
+
+    monkeypatch.setattr(ColumnReader, "_write_group", note_group)
+    monkeypatch.setattr(batches, "BATCH_ROWS", 100)
+    raw = b"".join(encode_batch([Record(i, 0, None, b"")] * 10) for i in range(100))
+    read_rows = [len(b) for b in iter_batches(raw, format="kafka.records", workers=workers)]
+    assert sorted(groups) == [120, 120, 120, 120, 130, 130, 130, 130]
+    assert sum(read_rows) == 1000 and max(read_rows) <= 100
 
 
 def test_pairs_of_many_blocks_count():

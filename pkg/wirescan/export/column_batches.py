@@ -13,7 +13,7 @@ from typing import Any, NamedTuple, SupportsIndex
 
 import numpy as np
 
-from wirescan.core.parallel import FixedWorkers, choose_workers, map_in_order
+from wirescan.core.parallel import FixedWorkers, choose_workers, cut_evenly, map_in_order
 from wirescan.export.table_parts import split_by_bytes
 from wirescan.frames.errors import FrameError, enforce_mode
 from wirescan.frames.format import Format
@@ -35,6 +35,8 @@ from wirescan.reading.stream import Stream
 
 with name_package("pyarrow", __name__, "'wirescan[arrow]'"):
     import pyarrow as pa
+
+GROUPS = 4  # the number of groups of a large table is a multiple of it, so that threads share it
 
 
 class _Group(NamedTuple):
@@ -178,17 +180,21 @@ class ColumnReader:
         return verify_frames(table, self.format, limits=self.limits, source=self.source)
 
     def _group(self, table: FrameTable) -> Iterator[FrameTable]:
-        """Yield parts of a table whose frames state at most two batches of rows together."""
+        """Yield parts of a table whose frames state about two batches of rows together, at most.
+
+        The parts have about as many rows each. Their number does not depend on that of the
+        threads, and most numbers of threads divide it.
+        """
+        if not len(table):
+            return
         column = self.outermost.display.record_count
         counts = np.ones(len(table), np.int64) if column is None else table[column]
-        ends = np.cumsum(np.maximum(counts, 1), dtype=np.int64)
-        first = 0
-        while first < len(table):
-            before = int(ends[first - 1]) if first else 0
-            last = int(np.searchsorted(ends, before + 2 * self.batch_rows, "right"))
-            last = max(last, first + 1)
+        rows = np.maximum(counts, 1).astype(np.int64)
+        parts = -(-int(rows.sum()) // (2 * self.batch_rows))
+        if parts > 1:
+            parts = -(-parts // GROUPS) * GROUPS
+        for first, last in cut_evenly(rows, parts):
             yield table[first:last]
-            first = last
 
     def _write_group(self, group: _Group) -> tuple[_Group, _Opened | None]:
         """Return a group, and the frames inside it; None where rows are needed."""

@@ -13,7 +13,7 @@ from wirescan.core.loop import spans
 from wirescan.core.parallel import choose_threads, cut_evenly, run_each
 from wirescan.files.capture_mark import explain_source
 from wirescan.files.source import BUFFERS, open, view_of
-from wirescan.frames.errors import FrameError, check_mode, enforce_mode
+from wirescan.frames.errors import MODES, FrameError, check_mode, enforce_mode
 from wirescan.frames.format import Format, Parser
 from wirescan.frames.limits import Limits
 from wirescan.frames.table import FrameTable, join, make_empty, make_stop
@@ -51,8 +51,9 @@ def scan_source(
 
     Raises FrameError as `errors` says, OSError, and TypeError and ValueError for wrong arguments.
     """
-    check_mode(errors, limits)
     # A small buffer is scanned in about the time of ten calls of Python, so there are few here.
+    if errors not in MODES or type(limits) is not Limits:
+        check_mode(errors, limits)
     if type(source) is bytes:
         return _scan_buffer(memoryview(source), format, errors, check, limits, into, scan)
     if type(source) in BUFFERS:

@@ -113,7 +113,8 @@ def resolve_mode(errors: str | None, source: Any, limits: Any = Limits()) -> str
     """
     if errors is None:
         errors = source.errors if isinstance(source, TableFields) else "strict"
-    check_mode(errors, limits)
+    if errors not in MODES or type(limits) is not Limits:  # without a call, as most are right
+        check_mode(errors, limits)
     return errors
 
 

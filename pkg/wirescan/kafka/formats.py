@@ -148,7 +148,7 @@ def scan(
     ValueError for wrong arguments. Format: Apache Kafka documentation, 5.3 "Record Batch"; Kafka
     protocol guide 0.8, "Message sets".
     """
-    if isinstance(source, FrameTable):
+    if type(source) is not bytes and isinstance(source, FrameTable):
         errors = resolve_mode(errors, source, limits)
         if into is not None:
             raise ValueError("into takes the rows of one buffer, not of record sets in a table")
