@@ -22,7 +22,7 @@ cdef enum:
     FEWEST_ROWS = 8
     BYTES_PER_FIRST_ROW = 16
     SMALLEST_CHILD = 2      # bytes of a frame inside another one, at least
-    SMALL = 1024            # bytes of a buffer, below which to release the GIL costs more than it gives
+    SMALL = 1024            # bytes of a buffer: to release the GIL for fewer gains nothing
 # Bytes of rows from which on stores bypass the caches, which could not hold them until they are
 # read.
 PAST = 32 << 20
@@ -236,7 +236,7 @@ cdef object rows_to_array(RowBlock block, dtype, into, Fault fault):
         block.is_writable = False
     else:
         array = from_buffer(no_rows, dtype)
-    array.setflags(False)  # the argument `write`: a name would cost as much as the call
+    array.setflags(False)       # `write`; its name would cost as much as the call
     return array
 
 
