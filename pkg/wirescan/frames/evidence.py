@@ -24,6 +24,23 @@ def weigh_equally(bits: int) -> Callable[[FrameTable], np.ndarray]:
     return weigh
 
 
+def read_byte(frames: FrameTable, at: np.ndarray | int) -> np.ndarray:
+    """Return one byte of each frame, int16; -1 if the frame has no such byte.
+
+    Args:
+        frames: good frames, which are inside their buffers.
+        at: the position of the byte in each frame, or in all of them.
+    """
+    rows = frames.rows
+    values = np.full(len(rows), -1, np.int16)
+    positions = rows["start"] + at
+    is_inside = (positions >= rows["start"]) & (positions < rows["start"] + rows["size"])
+    for number in np.unique(rows["buffer"]).tolist():
+        chosen = np.flatnonzero(is_inside & (rows["buffer"] == number))
+        values[chosen] = np.frombuffer(frames.buffers[number], np.uint8)[positions[chosen]]
+    return values
+
+
 def weigh_small_numbers(values: np.ndarray, width: int = 32) -> np.ndarray:
     """Return the bits that numbers are worth because they are small, int64.
 

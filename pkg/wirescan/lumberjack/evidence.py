@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from wirescan.frames.conversation import WEIGHED_BYTES, make_opening
-from wirescan.frames.evidence import weigh_small_numbers
+from wirescan.frames.evidence import read_byte, weigh_small_numbers
 from wirescan.frames.table import FrameTable
 from wirescan.lumberjack.constants import Kind
 
@@ -13,6 +13,8 @@ START = 12  # bits: two of 256 versions, and five of 256 types
 BYTE = 8
 ZLIB = 0x78  # the first byte of a zlib stream that writers make; the first two are divisible by 31
 ZLIB_CHECK = 31
+OPENING_BRACE = ord("{")
+CLOSING_BRACE = ord("}")
 # A window of less than 65,536 events, an event, compressed frames, and an ack.
 OPENINGS = (
     make_opening("client", (0x31, 0x32), b"W\0\0"),
@@ -35,14 +37,27 @@ def weigh_frames(frames: FrameTable) -> np.ndarray:
     for kind, column in COUNTED.items():
         chosen = frames["kind"] == kind
         bits[chosen] += weigh_small_numbers(frames[column][chosen])
-    for row in np.flatnonzero(np.isin(frames["kind"], (Kind.JSON, Kind.COMPRESSED))).tolist():
-        frame = frames.frame(row)
-        payload = frame[int(frames["body"][row]) :]
-        if frames["kind"][row] == Kind.JSON:
-            bits[row] += BYTE * (payload[:1] == b"{") + BYTE * (payload[-1:] == b"}")
-        elif payload[:1] == bytes([ZLIB]) and int.from_bytes(payload[:2], "big") % ZLIB_CHECK == 0:
-            bits[row] += BYTE + BYTE // 2
+    is_json = np.flatnonzero(frames["kind"] == Kind.JSON)
+    bits[is_json] += _weigh_braces(frames[is_json])
+    is_compressed = np.flatnonzero(frames["kind"] == Kind.COMPRESSED)
+    bits[is_compressed] += _weigh_zlib_header(frames[is_compressed])
     return bits
+
+
+def _weigh_braces(frames: FrameTable) -> np.ndarray:
+    """Return the bits of the first and the last byte of events, which are JSON objects: int64."""
+    first = read_byte(frames, frames["body"].astype(np.int64))
+    last = read_byte(frames, frames["size"].astype(np.int64) - 1)
+    return BYTE * (first == OPENING_BRACE) + BYTE * (last == CLOSING_BRACE)
+
+
+def _weigh_zlib_header(frames: FrameTable) -> np.ndarray:
+    """Return the bits of the first two compressed bytes: int64."""
+    at = frames["body"].astype(np.int64)
+    first = read_byte(frames, at)
+    second = read_byte(frames, at + 1)
+    is_header = (first == ZLIB) & ((ZLIB << 8 | second) % ZLIB_CHECK == 0)
+    return (BYTE + BYTE // 2) * is_header
 
 
 def weigh_frames_alone(frames: FrameTable) -> np.ndarray:

@@ -5,13 +5,16 @@ from __future__ import annotations
 import numpy as np
 
 from wirescan.frames.conversation import WEIGHED_BYTES, make_opening
+from wirescan.frames.evidence import read_byte
 from wirescan.frames.table import FrameTable
 from wirescan.nats.constants import Kind
 
 LETTER = 7  # bits of a letter in upper or lower case
 BYTE = 8
 SHOWN = 64  # first bytes of a message that are looked at
-LINE_END = b"\r\n"
+CR, LF = b"\r\n"
+OPENING_BRACE = ord("{")
+BLANKS = list(b" \t\n\r\v\f")
 SIZED = (Kind.PUB, Kind.HPUB, Kind.MSG, Kind.HMSG)  # their sizes say where a line end must be
 # PING and PONG are sent by both sides.
 OPENINGS = (
@@ -24,22 +27,47 @@ OPENINGS = (
         for word in (b"INFO {", b"MSG ", b"HMSG ", b"+OK\r\n", b"-ERR '")
     ),
 )
+SIGNED = (Kind.OK, Kind.ERR)  # +OK and -ERR
 OBJECTS = (Kind.INFO, Kind.CONNECT)  # a JSON object follows the operation
 
 
 def weigh_messages(messages: FrameTable) -> np.ndarray:
     """Return how unlikely each message is, in bits: float64."""
-    bits = np.zeros(len(messages), np.float64)
-    for row, kind in enumerate(messages["kind"].tolist()):
-        frame = messages.frame(row)
-        words = bytes(frame[:SHOWN]).split(None, 1)
-        has_object = len(words) > 1 and words[1].startswith(b"{")
-        if kind in OBJECTS and not has_object:
-            continue  # many other texts have lines that begin with INFO
-        bits[row] = LETTER * len(words[0])
-        ends = (bytes(frame[-2:]) == LINE_END) + (kind in SIZED)
-        bits[row] += 2 * BYTE * ends + BYTE * has_object
+    kinds = messages["kind"]
+    word_sizes = _list_word_sizes()[kinds]
+    has_object = _find_objects(messages, word_sizes)
+    sizes = messages["size"].astype(np.int64)
+    has_line_end = read_byte(messages, sizes - 2) == CR
+    has_line_end &= read_byte(messages, sizes - 1) == LF
+    ends = has_line_end.astype(np.float64) + np.isin(kinds, SIZED)
+    bits = LETTER * word_sizes + 2 * BYTE * ends + BYTE * has_object
+    bits[np.isin(kinds, OBJECTS) & ~has_object] = 0  # many other texts have lines with INFO
     return bits
+
+
+def _list_word_sizes() -> np.ndarray:
+    """Return the size of each operation by its kind, int64."""
+    sizes = np.zeros(max(Kind) + 1, np.int64)
+    for kind in Kind:
+        sizes[kind] = len(kind.name) + (kind in SIGNED)
+    return sizes
+
+
+def _find_objects(messages: FrameTable, at: np.ndarray) -> np.ndarray:
+    """Return in which messages a JSON object follows the operation: a bool array.
+
+    at: the size of each operation.
+    """
+    has_object = np.zeros(len(messages), bool)
+    rows = np.arange(len(messages))
+    at = at.copy()
+    while len(rows):
+        values = read_byte(messages[rows], at[rows])
+        has_object[rows] = values == OPENING_BRACE
+        rows = rows[np.isin(values, BLANKS)]
+        at[rows] += 1
+        rows = rows[at[rows] < SHOWN]
+    return has_object
 
 
 def weigh_messages_alone(messages: FrameTable) -> np.ndarray:
