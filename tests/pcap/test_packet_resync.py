@@ -579,6 +579,37 @@ def test_hostile_packets_in_pieces_take_linear_time():
     assert_linear(lambda: read(0), lambda: read(1))
 
 
+def test_a_packet_is_judged_once_in_any_pieces(monkeypatch):
+    judged = []
+    judge = packet_resync.GapScanner._judge
+
+    def note(scanner, streams, packets, candidates):
+        judged.append(len(candidates))
+        return judge(scanner, streams, packets, candidates)
+
+    monkeypatch.setattr(packet_resync.GapScanner, "_judge", note)
+    capture = make_capture(make_garbage(3000), 9092, 1, is_connected=False)
+    spec = "kafka.responses?capture=true"
+    tables = list(iter_tables(capture.to_pcap(), format=spec, piece=5000, errors="mark"))
+    assert sum(map(len, tables)) == 1
+    assert len(judged) > 20
+    assert sum(judged) <= 3000
+
+
+def test_a_search_goes_on_in_the_next_bad_row(monkeypatch):
+    """A bad row ends after enough bytes, at any packet of those that are judged together."""
+    monkeypatch.setattr(packet_resync, "LARGEST", 1000)
+    garbage, frames = [b"\xee" * 300] * 50, [make_request(1), make_request(2)]
+    capture = make_capture([*garbage, *frames], 9092, 0, is_connected=False)
+    whole = wirescan.scan(capture.to_pcap(), "kafka.requests", errors="mark")
+    size = len(frames[0])
+    expected = [(at, 1200, Fault.NOT_A_FRAME) for at in range(0, 14_400, 1200)]
+    expected += [(14_400, 600, Fault.NOT_A_FRAME), (15_000, size, 0), (15_000 + size, size, 0)]
+    assert list_frames(whole) == expected
+    for piece in (700, 5000):
+        assert read_in_pieces(capture, "kafka.requests", piece) == expected
+
+
 def test_a_search_holds_bounded_bytes(monkeypatch):
     monkeypatch.setattr(packet_resync, "LARGEST", 100_000)
     format = wirescan.frames.registry.format_of("kafka.responses?capture=true")

@@ -14,9 +14,7 @@ that a capture is read in. The work for a candidate is bounded, and each packet 
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import NamedTuple
 
 import numpy as np
 
@@ -31,98 +29,25 @@ from wirescan.frames.table import FrameTable
 from wirescan.pcap.assembler import SEGMENT
 from wirescan.pcap.constants import Direction
 from wirescan.pcap.frame_times import SEGMENTS_AFTER
-from wirescan.pcap.verdicts import UNDECIDED, ConnectionVerdicts
+from wirescan.pcap.stream_spans import (
+    BAD_BYTES,
+    CANDIDATE,
+    IMPLAUSIBLE,
+    NO_FAULT,
+    PLAUSIBLE,
+    SPAN,
+    WAITING,
+    StreamSpans,
+)
+from wirescan.pcap.verdicts import UNDECIDED, ConnectionNumbers, ConnectionVerdicts
 
 NEEDED = 24  # bits
 BOUNDARY = 16  # bits: a packet has about 2**10 bytes, and few of all sizes are in reach
 WINDOW = WEIGHED_BYTES  # of a candidate that are looked at, if its first frame is smaller
 LARGEST = 4 << 20  # bytes of a first frame; a bad row ends at the next packet after as many
 WEIGHED = 8  # first frames of a candidate that are weighed
-FIRST_CANDIDATES = 4  # that are judged at once; they double
 BATCH = 1024  # candidates whose frames are held at once
-NO_FAULT = 0
-# The verdict on a candidate.
-IMPLAUSIBLE = 0
-WAITING = 1  # following bytes decide
-PLAUSIBLE = 2
 AT_FRAME = 1  # the state of a side with lost bytes whose next byte begins a frame; no fault has it
-# The start of a packet. `stop` is the end of the span, and `parent` the row of the stream.
-CANDIDATE = np.dtype(
-    [("start", "i8"), ("stop", "i8"), ("parent", "i4"), ("buffer", "u2"), ("is_last", "?")]
-)
-
-
-class BadRow(NamedTuple):
-    """Columns of a bad row."""
-
-    parent: int
-    buffer: int
-    start: int
-    size: int
-    fault: int
-
-
-@dataclass
-class StreamSpan:
-    """Bytes of a stream that are scanned.
-
-    Attributes:
-        parent: the row of the stream.
-        buffer: the number of its buffer.
-        start: the position in the buffer of the first byte that is in no row yet.
-        stop: the position after its last byte, where a packet ends.
-        fault: why no frame begins at `start`, as far as is known; or NO_FAULT.
-        is_last: no byte follows.
-    """
-
-    parent: int
-    buffer: int
-    start: int
-    stop: int
-    fault: int
-    is_last: bool
-    is_done: bool = False
-    is_waiting: bool = False  # following bytes decide whether a frame begins at a packet
-    # Numbers of packets: those from `next` to `end` may have the next frame.
-    next: int = 0
-    end: int = 0
-    count: int = FIRST_CANDIDATES
-
-    def begin_search(self, packet_starts: np.ndarray) -> None:
-        """Search for the next frame from the first packet on that begins at `start` or later."""
-        ends = np.searchsorted(packet_starts, [self.start, self.stop])
-        self.next, self.end = ends.tolist()
-        self.count = FIRST_CANDIDATES
-
-    def take_verdicts(self, starts: list[int], verdicts: list[int]) -> list[BadRow]:
-        """Go on to the first candidate that is not implausible. Return the bad rows before it.
-
-        starts: the positions of the next candidates. verdicts: of these candidates, in this order.
-        """
-        bad_rows: list[BadRow] = []
-        self.next += len(starts)
-        self.count *= 2
-        for start, verdict in zip(starts, verdicts):
-            if verdict == PLAUSIBLE or start - self.start >= LARGEST:
-                self._pass_over(start, bad_rows)
-            if verdict == PLAUSIBLE:
-                self.fault = NO_FAULT
-                return bad_rows
-            if verdict == WAITING:
-                self.is_done = self.is_waiting = True
-                return bad_rows
-        if self.next == self.end:
-            self.is_done = True
-            if self.is_last:
-                self._pass_over(self.stop, bad_rows)
-        return bad_rows
-
-    def _pass_over(self, position: int, bad_rows: list[BadRow]) -> None:
-        """Add a bad row of the bytes before a position."""
-        size = position - self.start
-        if size:
-            bad_rows.append(BadRow(self.parent, self.buffer, self.start, size, self.fault))
-        self.start = position
 
 
 class GapScanner:
@@ -144,34 +69,34 @@ class GapScanner:
         self._limits = limits
         self._candidate_limits = Limits(frame=min(limits.frame, LARGEST))
 
-    def scan(self, streams: FrameTable, spans: Sequence[StreamSpan], dtype: np.dtype) -> np.ndarray:
+    def scan(self, streams: FrameTable, rows: np.ndarray, dtype: np.dtype) -> np.ndarray:
         """Return the rows of frames and the bad rows, in the order of the streams.
 
         Afterwards `start` of each span is the first byte that is in no row, and `fault` says
         whether a frame begins there. Bytes remain where the following bytes decide, and where a
         frame is cut.
 
-        streams: a table of pcap.streams. dtype: that of the rows.
+        streams: a table of pcap.streams. rows: the spans, an array of dtype SPAN. dtype: that of
+        the result.
 
         Raises FrameError if there are more frames than the limits allow.
         """
-        buffers = {span.buffer for span in spans}
+        buffers = np.unique(rows["buffer"]).tolist()
         packets = {buffer: _list_packet_starts(streams, buffer) for buffer in buffers}
-        bad_rows: list[BadRow] = []
+        spans = StreamSpans(rows, packets, LARGEST)
         parts = [np.zeros(0, dtype)]
-        for span in spans:
-            span.begin_search(packets[span.buffer])
-        open_spans = list(spans)
-        while open_spans:
-            self._search(streams, packets, [s for s in open_spans if s.fault], bad_rows)
+        open_spans = np.arange(len(rows))
+        while len(open_spans):
+            self._search(streams, packets, spans, open_spans[rows["fault"][open_spans] != NO_FAULT])
+            is_ready = rows["fault"][open_spans] == NO_FAULT
             for is_last in (False, True):
-                chosen = [s for s in open_spans if not s.fault and s.is_last == is_last]
-                if chosen:
-                    parts.append(self._read(streams, packets, chosen, is_last=is_last))
-            open_spans = [span for span in open_spans if not span.is_done]
-        parts.append(_make_bad_rows(bad_rows, dtype))
-        rows = join_rows(parts)
-        return select_rows(rows, np.lexsort((rows["start"], rows["parent"])))
+                chosen = open_spans[is_ready & (rows["is_last"][open_spans] == is_last)]
+                if len(chosen):
+                    parts.append(self._read(streams, spans, chosen, is_last=is_last))
+            open_spans = open_spans[~rows["is_done"][open_spans]]
+        parts.append(_make_bad_rows(spans.bad_bytes, dtype))
+        found = join_rows(parts)
+        return select_rows(found, np.lexsort((found["start"], found["parent"])))
 
     def begin_with_frames(
         self, streams: FrameTable, rows: np.ndarray, chosen: np.ndarray
@@ -207,21 +132,15 @@ class GapScanner:
         return is_packet & (self._sum_bits(streams, packets, candidates, rows) >= NEEDED)
 
     def _read(
-        self,
-        streams: FrameTable,
-        packets: dict[int, np.ndarray],
-        spans: list[StreamSpan],
-        *,
-        is_last: bool,
+        self, streams: FrameTable, spans: StreamSpans, chosen: np.ndarray, *, is_last: bool
     ) -> np.ndarray:
-        """Return the rows of the frames from the starts of spans on, up to damage.
+        """Return the rows of the frames from the starts of some spans on, up to damage.
 
-        is_last: whether no byte follows any of the spans.
+        chosen: the numbers of the spans. is_last: whether no byte follows any of them.
         """
-        heads = _make_heads(spans)
         rows, _, faults, positions = self._scan_spans(
             streams.buffers,
-            heads,
+            spans.make_heads(chosen),
             check=self._check,
             resync=False,
             limits=self._limits,
@@ -229,39 +148,24 @@ class GapScanner:
         )
         if len(faults) and faults[-1] == Fault.LIMIT:
             at = int(positions[-1])
-            near = streams.buffers[spans[len(faults) - 1].buffer][at : at + NEAR]
-            raise FrameError(Fault.LIMIT, at, len(rows), near)
-        for span, fault, position in zip(spans, faults.tolist(), positions.tolist()):
-            span.start = position
-            span.is_done = fault < HARD
-            if not span.is_done:
-                span.fault = fault
-                span.begin_search(packets[span.buffer])
+            buffer = int(spans.rows["buffer"][chosen[len(faults) - 1]])
+            raise FrameError(Fault.LIMIT, at, len(rows), streams.buffers[buffer][at : at + NEAR])
+        spans.pass_frames(chosen, positions, faults, faults >= HARD)
         return rows
 
     def _search(
         self,
         streams: FrameTable,
         packets: dict[int, np.ndarray],
-        spans: list[StreamSpan],
-        bad_rows: list[BadRow],
+        spans: StreamSpans,
+        chosen: np.ndarray,
     ) -> None:
-        """Judge the next candidates of spans, and add the bad rows before frames."""
-        if not spans:
+        """Judge the next candidates of some spans. chosen: the numbers of the spans."""
+        if not len(chosen):
             return
-        chosen = [packets[s.buffer][s.next : min(s.next + s.count, s.end)] for s in spans]
-        counts = [len(starts) for starts in chosen]
-        candidates = np.zeros(sum(counts), CANDIDATE)
-        candidates["start"] = np.concatenate(chosen)
-        for name in ("parent", "buffer", "stop", "is_last"):
-            values = [getattr(span, name) for span in spans]
-            candidates[name] = np.repeat(np.array(values, CANDIDATE[name]), counts)
+        candidates, counts = spans.list_candidates(chosen)
         verdicts = self._judge_all(streams, packets, candidates)
-        first = 0
-        for span, starts in zip(spans, chosen):
-            of_span = verdicts[first : first + len(starts)].tolist()
-            first += len(starts)
-            bad_rows += span.take_verdicts(starts.tolist(), of_span)
+        spans.take_verdicts(chosen, candidates["start"], counts, verdicts)
 
     def _judge_all(
         self, streams: FrameTable, packets: dict[int, np.ndarray], candidates: np.ndarray
@@ -288,14 +192,14 @@ class GapScanner:
         has_bad = np.bincount(numbers[~is_good], minlength=len(candidates)) > 0
         verdicts = np.full(len(candidates), IMPLAUSIBLE, np.uint8)
         verdicts[is_cut & ~has_bad & (faults < HARD)] = WAITING
-        rows = rows[is_good & (np.arange(len(rows)) - first < WEIGHED)]
+        rows = select_rows(rows, is_good & (np.arange(len(rows)) - first < WEIGHED))
         is_large = (faults == Fault.SHORT) & (candidates["start"] + WINDOW <= candidates["stop"])
         is_large[numbers] = False
         large = [
             self._read_large(streams, candidates, number, verdicts)
             for number in np.flatnonzero(is_large).tolist()
         ]
-        rows = np.concatenate([rows, *large])
+        rows = join_rows([rows, *large])
         verdicts[self._sum_bits(streams, packets, candidates, rows) >= NEEDED] = PLAUSIBLE
         return verdicts
 
@@ -387,6 +291,8 @@ class FoundFrames:
         ends: how many bytes of each chosen stream they cover.
         chosen: the rows of streams that were scanned.
         states: the state of the side of each of them after its last byte.
+        positions: the position in what this side sent, from which on packets may have the next
+            frame; 0 if it is not searched.
         senders: the number of its side.
         is_scanned: the streams that may not begin with a frame, and are searched: a bool array, for
             all streams.
@@ -398,6 +304,7 @@ class FoundFrames:
     ends: np.ndarray
     chosen: np.ndarray
     states: np.ndarray
+    positions: np.ndarray
     senders: np.ndarray
     is_scanned: np.ndarray
     is_searched: np.ndarray
@@ -416,6 +323,8 @@ class GapTracker:
         # Of sides that have lost bytes, by the numbers of `find_senders`: AT_FRAME if a frame
         # begins at their next byte, or the fault of the next byte.
         self._states = ConnectionVerdicts()
+        # Where the search goes on, in what these sides sent. Earlier packets begin with no frame.
+        self._searched = ConnectionNumbers(np.int64)
         self._has_scanned = False
 
     def scan(
@@ -453,22 +362,27 @@ class GapTracker:
         )
         states[with_gaps[is_intact]] = AT_FRAME
         with_gaps, is_last = with_gaps[~is_intact], is_last[~is_intact]
+        positions = np.zeros(len(chosen), np.int64)
         is_waiting = np.zeros(len(streams), bool)
         is_scanned = np.zeros(len(streams), bool)
         if len(with_gaps):
             stream_rows = streams.rows[chosen[with_gaps]]
             spans = _make_spans(stream_rows, chosen[with_gaps], states[with_gaps], is_last)
+            searched = self._searched.find(senders[chosen[with_gaps]]) - stream_rows["position"]
+            spans["searched"] += np.maximum(searched, 0)
             is_scanned[chosen[with_gaps]] = True
             others = select_rows(rows, ~is_scanned[rows["parent"]])
             rows = join_rows([others, self._scanner.scan(streams, spans, rows.dtype)])
             rows = select_rows(rows, np.argsort(rows["parent"], kind="stable"))
             self._check_rows(streams, rows)
             ends = ends.copy()
-            ends[with_gaps] = [span.start for span in spans] - stream_rows["start"]
-            states[with_gaps] = [span.fault or AT_FRAME for span in spans]
-            is_waiting[chosen[with_gaps]] = [span.is_waiting for span in spans]
+            ends[with_gaps] = spans["start"] - stream_rows["start"]
+            states[with_gaps] = np.where(spans["fault"] == NO_FAULT, AT_FRAME, spans["fault"])
+            is_waiting[chosen[with_gaps]] = spans["is_waiting"]
+            searched = spans["searched"] - stream_rows["start"]
+            positions[with_gaps] = stream_rows["position"] + searched
         self._has_scanned = True
-        return FoundFrames(rows, ends, chosen, states, senders, is_scanned, is_waiting)
+        return FoundFrames(rows, ends, chosen, states, positions, senders, is_scanned, is_waiting)
 
     def keep_states(self, found: FoundFrames, is_read: np.ndarray) -> None:
         """Keep the states of sides whose next bytes follow.
@@ -476,11 +390,15 @@ class GapTracker:
         found: the last result of `scan`. is_read: the streams that are not given again.
         """
         is_kept = (~find_followed(found.senders) & is_read)[found.chosen]
-        self._states.keep(found.senders[found.chosen[is_kept]], found.states[is_kept])
+        kept = found.senders[found.chosen[is_kept]]
+        self._states.keep(kept, found.states[is_kept])
+        self._searched.keep(kept, found.positions[is_kept])
 
     def forget(self, connections: np.ndarray) -> None:
         """Forget connections: no byte of them follows. connections: their numbers, int64."""
-        self._states.forget(np.concatenate([2 * connections, 2 * connections + 1]))
+        senders = np.concatenate([2 * connections, 2 * connections + 1])
+        self._states.forget(senders)
+        self._searched.forget(senders)
 
     def _find_intact(
         self,
@@ -554,40 +472,31 @@ def find_followed(senders: np.ndarray) -> np.ndarray:
 
 def _make_spans(
     rows: np.ndarray, chosen: np.ndarray, states: np.ndarray, is_last: np.ndarray
-) -> list[StreamSpan]:
-    """Return the spans of whole streams.
+) -> np.ndarray:
+    """Return the spans of whole streams: an array of dtype SPAN.
 
     rows, chosen: the rows of the streams, and their numbers. states: those of `GapTracker`.
     is_last: the streams that no byte follows.
     """
-    columns = (
-        chosen,
-        rows["buffer"],
-        rows["start"],
-        rows["start"] + rows["size"],
-        np.where(states == AT_FRAME, NO_FAULT, states),
-        is_last,
-    )
-    return [StreamSpan(*values) for values in zip(*(column.tolist() for column in columns))]
+    spans = np.zeros(len(rows), SPAN)
+    spans["parent"] = chosen
+    spans["buffer"] = rows["buffer"]
+    spans["start"] = spans["searched"] = rows["start"]
+    spans["stop"] = rows["start"] + rows["size"]
+    spans["fault"] = np.where(states == AT_FRAME, NO_FAULT, states)
+    spans["is_last"] = is_last
+    return spans
 
 
 def _list_packet_starts(streams: FrameTable, buffer: int) -> np.ndarray:
     """Return the positions in a buffer at which the bytes of packets begin: int64."""
-    return np.frombuffer(streams.buffers[buffer + SEGMENTS_AFTER], SEGMENT)["start"]
+    segments = np.frombuffer(streams.buffers[buffer + SEGMENTS_AFTER], SEGMENT)
+    return np.ascontiguousarray(segments["start"])
 
 
-def _make_heads(spans: Sequence[StreamSpan]) -> np.ndarray:
-    """Return spans as an array of dtype HEAD."""
-    heads = np.zeros(len(spans), HEAD)
-    heads["start"] = [span.start for span in spans]
-    heads["size"] = [span.stop - span.start for span in spans]
-    heads["buffer"] = [span.buffer for span in spans]
-    heads["parent"] = [span.parent for span in spans]
-    return heads
-
-
-def _make_bad_rows(bad_rows: list[BadRow], dtype: np.dtype) -> np.ndarray:
-    rows = np.zeros(len(bad_rows), dtype)
-    for name, values in zip(BadRow._fields, zip(*bad_rows)):
-        rows[name] = values
+def _make_bad_rows(bad_bytes: list[np.ndarray], dtype: np.dtype) -> np.ndarray:
+    bad = np.concatenate(bad_bytes)
+    rows = np.zeros(len(bad), dtype)
+    for name in BAD_BYTES.names or ():
+        rows[name] = bad[name]
     return rows

@@ -11,34 +11,43 @@ UNDECIDED, ACCEPTED, REJECTED = 0, 1, 2
 KEPT = -1
 
 
-class ConnectionVerdicts:
-    """The verdicts on connections, by their numbers.
+class ConnectionNumbers:
+    """A number for each connection, or for each side of one, by its number. 0: nothing is known.
 
-    Its memory depends on the number of connections that were not forgotten, and not on their
-    numbers. The work of a call depends only on the connections that are named.
+    Its memory depends on how many were not forgotten, and not on their numbers. The work of a call
+    depends only on those that are named.
+
+    dtype: that of the numbers.
     """
 
-    def __init__(self) -> None:
-        self._verdicts: dict[int, int] = {}
+    def __init__(self, dtype: type[np.integer]) -> None:
+        self._dtype = dtype
+        self._numbers: dict[int, int] = {}
 
     def __len__(self) -> int:
-        return len(self._verdicts)
+        return len(self._numbers)
 
     def find(self, connections: np.ndarray) -> np.ndarray:
-        """Return the verdicts on connections: uint8, UNDECIDED for those that are not known."""
-        if not self._verdicts:
-            return np.full(len(connections), UNDECIDED, np.uint8)
-        find = self._verdicts.get
-        verdicts = (find(number, UNDECIDED) for number in connections.tolist())
-        return np.fromiter(verdicts, np.uint8, len(connections))
+        """Return the numbers of connections, 0 for those that are not known."""
+        if not self._numbers:
+            return np.zeros(len(connections), self._dtype)
+        find = self._numbers.get
+        numbers = (find(connection, 0) for connection in connections.tolist())
+        return np.fromiter(numbers, self._dtype, len(connections))
 
-    def keep(self, connections: np.ndarray, verdicts: np.ndarray) -> None:
-        """Keep the verdicts on connections."""
-        is_decided = verdicts != UNDECIDED
-        decided = connections[is_decided].tolist()
-        self._verdicts.update(zip(decided, verdicts[is_decided].tolist()))
+    def keep(self, connections: np.ndarray, numbers: np.ndarray) -> None:
+        """Keep the numbers of connections that are not 0."""
+        is_known = numbers != 0
+        self._numbers.update(zip(connections[is_known].tolist(), numbers[is_known].tolist()))
 
     def forget(self, connections: np.ndarray) -> None:
         """Forget connections: no byte of them follows."""
-        for number in connections.tolist():
-            self._verdicts.pop(number, None)
+        for connection in connections.tolist():
+            self._numbers.pop(connection, None)
+
+
+class ConnectionVerdicts(ConnectionNumbers):
+    """The verdicts on connections: uint8, UNDECIDED for those that are not known."""
+
+    def __init__(self) -> None:
+        super().__init__(np.uint8)
