@@ -9,6 +9,7 @@ import subprocess
 import tempfile
 import time
 from io import BytesIO
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -16,12 +17,27 @@ import numpy as np
 import wirescan
 from bench.report import Report, format_timings
 from bench.timing import Contender, interleave, time_call
-from bench.workloads.captures import BROKER_PORT, make_capture
+from bench.workloads.captures import (
+    BROKER_PORT,
+    LUMBERJACK_PORT,
+    NATS_PORT,
+    PACKETS_EACH,
+    make_capture,
+    make_publishes,
+    make_short_connections,
+    make_windows,
+)
 from wirescan import FrameTable, kafka, pcap
 from wirescan.reading.chunked import iter_tables
 
-FULL = {"count": 1_100_000, "part": 20_000, "most_connections": 1_000_000, "rounds": 5}
-QUICK = {"count": 4_000, "part": 1_000, "most_connections": 2_000, "rounds": 2}
+FULL = {
+    "count": 1_100_000,
+    "part": 20_000,
+    "most_connections": 1_000_000,
+    "inside": 200_000,
+    "rounds": 5,
+}
+QUICK = {"count": 4_000, "part": 1_000, "most_connections": 2_000, "inside": 4_000, "rounds": 2}
 CONNECTIONS = 64
 FORMAT = "kafka.requests"
 RECORDS = "dpkt, records"
@@ -39,6 +55,11 @@ FIELDS = (
     "kafka.message_value",
 )
 PACKAGES = ["numpy", "dpkt"]
+# format: (the function that makes what packets have, the port)
+INSIDE = {
+    "lumberjack.frames": (make_windows, LUMBERJACK_PORT),
+    "nats.messages": (make_publishes, NATS_PORT),
+}
 
 
 def read_records(raw: bytes) -> int:
@@ -74,9 +95,9 @@ def time_tshark(raw: bytes, count: int) -> float:
     return seconds
 
 
-def read_pieces(path: str) -> int:
-    """Read the records of a capture in pieces."""
-    tables = iter_tables(path, format="kafka.records?capture=true", mapped=True)
+def read_pieces(path: str, format: str = "kafka.records", errors: str = "strict") -> int:
+    """Read the frames of a capture in pieces."""
+    tables = iter_tables(path, format=f"{format}?capture=true", mapped=True, errors=errors)
     return sum(len(table) for table in tables)
 
 
@@ -86,11 +107,12 @@ def read_in_order(data: bytes) -> FrameTable:
     return kafka.records(kafka.scan(bodies.open("topic_data").open("partition_data")))
 
 
-def run(count: int, part: int, most_connections: int, rounds: int) -> str:
+def run(count: int, part: int, most_connections: int, inside: int, rounds: int) -> str:
     """Return the section as markdown.
 
     count: number of packets. part: number of packets for slow readers. most_connections: of the
-    capture with many connections.
+    capture with many connections. inside: number of packets of a capture that begins inside
+    connections.
     """
     report = Report("Captures")
     raw, streams = make_capture(count, CONNECTIONS)
@@ -104,6 +126,7 @@ def run(count: int, part: int, most_connections: int, rounds: int) -> str:
     )
     measure_readers(report, raw, some, streams, count, part, rounds)
     measure_connections(report, raw, count, most_connections, rounds)
+    measure_inside(report, inside, rounds)
     return report.markdown(PACKAGES)
 
 
@@ -191,3 +214,47 @@ def measure_connections(
     times = interleave(contenders, rounds)
     report.at_most(f"requests of {most}, times those of {CONNECTIONS}", 3, times.ratio(most, few))
     report.say("### Connections", "", format_timings(times, {most: few}, "packet"))
+
+
+def measure_inside(report: Report, count: int, rounds: int) -> None:
+    """Read captures that begin inside the first frames of their connections."""
+    contenders = []
+    against = {}
+    with tempfile.TemporaryDirectory() as directory:
+        for format in INSIDE:
+            begun = make_inside_contenders(format, count, directory, has_beginning=True)
+            inside = make_inside_contenders(format, count, directory, has_beginning=False)
+            against |= {own.name: other.name for own, other in zip(inside, begun)}
+            contenders += [*begun, *inside]
+        times = interleave(contenders, rounds)
+    for own, other in against.items():
+        report.at_most(f"{own}, times that with beginnings", 3, times.ratio(own, other))
+    report.say(
+        "### Captures that begin inside connections",
+        "",
+        f"{count:,} packets with several frames, {PACKETS_EACH} of each connection. The first "
+        "frame of each connection is cut, and the next one is searched for.",
+        "",
+        format_timings(times, against, "packet"),
+    )
+
+
+def make_inside_contenders(
+    format: str, count: int, directory: str, *, has_beginning: bool
+) -> list[Contender]:
+    """Return contenders that read a capture, whole and in pieces of a mapped file."""
+    make_payloads, port = INSIDE[format]
+    raw = make_short_connections(make_payloads(), port, count, has_beginning=has_beginning)
+    if int(wirescan.scan(raw, format, errors="mark").bad.sum()) != (
+        0 if has_beginning else count // PACKETS_EACH
+    ):
+        raise ValueError("not all frames behind the first ones are found")
+    name = f"{format}, {'with beginnings' if has_beginning else 'begun inside'}"
+    path = Path(directory) / f"{name}.pcap"
+    path.write_bytes(raw)
+    scan = time_call(lambda: wirescan.scan(raw, format, errors="mark"))
+    read = time_call(lambda: read_pieces(str(path), format, "mark"))
+    return [
+        Contender(name, scan, count, len(raw)),
+        Contender(f"{name}, in pieces", read, count, len(raw)),
+    ]

@@ -1,8 +1,12 @@
-"""Captures of Kafka clients: seeded Produce requests in packets of Ethernet, IPv4 and TCP.
+"""Captures of clients: seeded frames in packets of Ethernet, IPv4 and TCP.
 
-Each packet has one request with one batch of 200 to 1,400 bytes. Sizes of values are lognormal, and
-timestamps jitter. Packets of the connections take turns. The connections began before the capture,
-and no answers were captured.
+Kafka: each packet has one Produce request with one batch of 200 to 1,400 bytes. Sizes of values are
+lognormal, and timestamps jitter. The connections began before the capture.
+
+Lumberjack and NATS: each packet has one window of events, or several messages. Each connection has
+few packets. The capture has its beginning, or begins inside its first frame.
+
+Packets of the connections take turns, and no answers were captured.
 """
 
 from __future__ import annotations
@@ -12,7 +16,7 @@ from typing import Any
 
 import numpy as np
 
-from wirescan import kafka, pcap
+from wirescan import kafka, lumberjack, nats, pcap
 
 SEED = 1
 PRODUCE_VERSION = 8  # the newest one that tshark 4.0 reads
@@ -27,7 +31,13 @@ FIRST_PORT = 20_000
 PORTS = 40_000  # ports of a client's address
 BROKER = bytes([10, 1, 0, 1])
 BROKER_PORT = 9092
+LUMBERJACK_PORT = 5044
+NATS_PORT = 4222
+PACKETS_EACH = 8  # packets of a connection of Lumberjack or NATS
+CUT = 37  # bytes of its first frame that a capture does not have
+MOST_FRAMES = 8  # of a packet
 ACK = 0x10
+SYN = 0x02
 WORD = 1 << 32
 
 
@@ -69,12 +79,79 @@ def make_capture(count: int, connections: int) -> tuple[bytes, list[bytes]]:
     for number, kind in enumerate(chosen):
         payload = requests[kind]
         connection = number % connections
-        client = (10 << 24 | 2 << 16) + connection // PORTS
-        port = FIRST_PORT + connection % PORTS
-        ip = (0x0800, 0x45, 0, 40 + len(payload), number & 0xFFFF, 0, 64, 6, 0, client, BROKER)
-        tcp = (port, BROKER_PORT, sent[connection] % WORD, 1, 5 << 4, ACK, 1024, 0, 0)
-        headers = struct.pack(">12xHBBHHHBBHI4sHHIIBBHHH", *ip, *tcp)
-        packets.append((TIME * 10**9 + number * STEP, headers + payload))
+        data = make_packet(number, connection, BROKER_PORT, sent[connection], payload)
+        packets.append((TIME * 10**9 + number * STEP, data))
         sent[connection] += len(payload)
         parts[connection].append(payload)
     return pcap.encode_pcap(packets, nanoseconds=True), [b"".join(part) for part in parts]
+
+
+def make_packet(
+    number: int, connection: int, port: int, position: int, payload: bytes, flags: int = ACK
+) -> bytes:
+    """Return a packet of the client of a connection.
+
+    number: of the packet. port: of the server. position: of the payload in what the client sends.
+    """
+    client = (10 << 24 | 2 << 16) + connection // PORTS
+    client_port = FIRST_PORT + connection % PORTS
+    ip = (0x0800, 0x45, 0, 40 + len(payload), number & 0xFFFF, 0, 64, 6, 0, client, BROKER)
+    tcp = (client_port, port, position % WORD, 1, 5 << 4, flags, 1024, 0, 0)
+    return struct.pack(">12xHBBHHHBBHI4sHHIIBBHHH", *ip, *tcp) + payload
+
+
+def make_windows() -> list[bytes]:
+    """Return different windows of Lumberjack: their headers, and events of about 200 bytes."""
+    numbers = np.random.default_rng(SEED)
+    windows = []
+    for _ in range(KINDS):
+        count = int(numbers.integers(2, MOST_FRAMES - 2))
+        events = [
+            bytes(
+                lumberjack.encode_json(number, {"message": "x" * int(numbers.integers(120, 240))})
+            )
+            for number in range(1, count + 1)
+        ]
+        windows.append(bytes(lumberjack.encode_window(count)) + b"".join(events))
+    return windows
+
+
+def make_publishes() -> list[bytes]:
+    """Return different PUB messages of NATS with about 128 bytes, several together."""
+    numbers = np.random.default_rng(SEED)
+    return [
+        b"".join(
+            bytes(nats.encode_pub("shop.orders", numbers.bytes(int(numbers.integers(64, 160)))))
+            for _ in range(int(numbers.integers(3, MOST_FRAMES)))
+        )
+        for _ in range(KINDS)
+    ]
+
+
+def make_short_connections(
+    payloads: list[bytes], port: int, count: int, *, has_beginning: bool
+) -> bytes:
+    """Return a pcap file of `count` packets with payloads, PACKETS_EACH of a connection.
+
+    has_beginning: whether it has the SYN of each client. Otherwise it does not have the first CUT
+    bytes either.
+    """
+    connections = max(count // PACKETS_EACH, 1)
+    packets = []
+    if has_beginning:
+        packets = [
+            (TIME * 10**9, make_packet(number, number, port, -1, b"", SYN))
+            for number in range(connections)
+        ]
+    chosen = np.random.default_rng(SEED + 1).integers(0, len(payloads), count).tolist()
+    sent = [0] * connections
+    for number, kind in enumerate(chosen):
+        connection = number % connections
+        position = sent[connection]
+        payload = payloads[kind]
+        sent[connection] += len(payload)
+        if position == 0 and not has_beginning:
+            position, payload = CUT, payload[CUT:]
+        data = make_packet(number, connection, port, position, payload)
+        packets.append((TIME * 10**9 + number * STEP, data))
+    return pcap.encode_pcap(packets, nanoseconds=True)

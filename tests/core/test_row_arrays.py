@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from wirescan.core.row_arrays import copy_rows, join_rows, select_rows
+from wirescan.core.row_arrays import copy_rows, join_rows, keep_rows, select_rows
 
 DTYPE = np.dtype({"names": ["a", "b"], "formats": ["i8", "u1"], "itemsize": 24})
 ROWS = np.array([(1, 2), (3, 4), (5, 6)], DTYPE)
@@ -58,3 +58,10 @@ def test_large_joined_rows_may_be_changed_and_do_not_share_memory():
     assert set(first["a"].tolist()) == {1}
     assert set(second["a"].tolist()) == {2}
     assert not rows["a"].any()
+
+
+def test_all_rows_are_kept_without_a_copy():
+    rows = np.arange(3).view([("a", "i8")])
+    assert keep_rows(rows, np.ones(3, bool)) is rows
+    assert keep_rows(rows, np.array([True, False, True]))["a"].tolist() == [0, 2]
+    assert keep_rows(rows[:0], np.zeros(0, bool))["a"].tolist() == []

@@ -24,6 +24,11 @@ def select_rows(rows: np.ndarray, key: Any) -> np.ndarray:
     return selected.view(rows.dtype)
 
 
+def keep_rows(rows: np.ndarray, mask: np.ndarray) -> np.ndarray:
+    """Return the rows where `mask` is true: the array itself if it is true everywhere."""
+    return rows if mask.all() else select_rows(rows, mask)
+
+
 def copy_rows(rows: np.ndarray) -> np.ndarray:
     """Return a writable copy of an array."""
     return join_rows([rows])

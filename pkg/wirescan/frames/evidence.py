@@ -24,20 +24,21 @@ def weigh_equally(bits: int) -> Callable[[FrameTable], np.ndarray]:
     return weigh
 
 
-def read_byte(frames: FrameTable, at: np.ndarray | int) -> np.ndarray:
-    """Return one byte of each frame, int16; -1 if the frame has no such byte.
+def read_byte(frames: FrameTable, chosen: np.ndarray, at: np.ndarray) -> np.ndarray:
+    """Return one byte of some frames, int16; -1 if the frame has no such byte.
 
     Args:
         frames: good frames, which are inside their buffers.
-        at: the position of the byte in each frame, or in all of them.
+        chosen: the row numbers of the frames.
+        at: the position of the byte in each of them, int64.
     """
-    rows = frames.rows
-    values = np.full(len(rows), -1, np.int16)
-    positions = rows["start"] + at
-    is_inside = (positions >= rows["start"]) & (positions < rows["start"] + rows["size"])
-    for number in np.unique(rows["buffer"]).tolist():
-        chosen = np.flatnonzero(is_inside & (rows["buffer"] == number))
-        values[chosen] = np.frombuffer(frames.buffers[number], np.uint8)[positions[chosen]]
+    values = np.full(len(chosen), -1, np.int16)
+    positions = frames.rows["start"][chosen] + at
+    is_inside = (at >= 0) & (at < frames.rows["size"][chosen])
+    buffers = frames.rows["buffer"][chosen]
+    for number in np.unique(buffers).tolist():
+        places = np.flatnonzero(is_inside & (buffers == number))
+        values[places] = np.frombuffer(frames.buffers[number], np.uint8)[positions[places]]
     return values
 
 

@@ -33,29 +33,30 @@ COUNTED = {
 
 def weigh_frames(frames: FrameTable) -> np.ndarray:
     """Return how unlikely each frame is, in bits: float64."""
-    bits = np.full(len(frames), START, np.float64)
+    rows = frames.rows
+    bits = np.full(len(rows), START, np.float64)
     for kind, column in COUNTED.items():
-        chosen = frames["kind"] == kind
-        bits[chosen] += weigh_small_numbers(frames[column][chosen])
-    is_json = np.flatnonzero(frames["kind"] == Kind.JSON)
-    bits[is_json] += _weigh_braces(frames[is_json])
-    is_compressed = np.flatnonzero(frames["kind"] == Kind.COMPRESSED)
-    bits[is_compressed] += _weigh_zlib_header(frames[is_compressed])
+        chosen = np.flatnonzero(rows["kind"] == kind)
+        bits[chosen] += weigh_small_numbers(rows[column][chosen])
+    events = np.flatnonzero(rows["kind"] == Kind.JSON)
+    bits[events] += _weigh_braces(frames, events)
+    compressed = np.flatnonzero(rows["kind"] == Kind.COMPRESSED)
+    bits[compressed] += _weigh_zlib_header(frames, compressed)
     return bits
 
 
-def _weigh_braces(frames: FrameTable) -> np.ndarray:
+def _weigh_braces(frames: FrameTable, chosen: np.ndarray) -> np.ndarray:
     """Return the bits of the first and the last byte of events, which are JSON objects: int64."""
-    first = read_byte(frames, frames["body"].astype(np.int64))
-    last = read_byte(frames, frames["size"].astype(np.int64) - 1)
+    first = read_byte(frames, chosen, frames.rows["body"][chosen].astype(np.int64))
+    last = read_byte(frames, chosen, frames.rows["size"][chosen].astype(np.int64) - 1)
     return BYTE * (first == OPENING_BRACE) + BYTE * (last == CLOSING_BRACE)
 
 
-def _weigh_zlib_header(frames: FrameTable) -> np.ndarray:
+def _weigh_zlib_header(frames: FrameTable, chosen: np.ndarray) -> np.ndarray:
     """Return the bits of the first two compressed bytes: int64."""
-    at = frames["body"].astype(np.int64)
-    first = read_byte(frames, at)
-    second = read_byte(frames, at + 1)
+    at = frames.rows["body"][chosen].astype(np.int64)
+    first = read_byte(frames, chosen, at)
+    second = read_byte(frames, chosen, at + 1)
     is_header = (first == ZLIB) & ((ZLIB << 8 | second) % ZLIB_CHECK == 0)
     return (BYTE + BYTE // 2) * is_header
 

@@ -36,9 +36,10 @@ def weigh_messages(messages: FrameTable) -> np.ndarray:
     kinds = messages["kind"]
     word_sizes = _list_word_sizes()[kinds]
     has_object = _find_objects(messages, word_sizes)
+    everything = np.arange(len(messages))
     sizes = messages["size"].astype(np.int64)
-    has_line_end = read_byte(messages, sizes - 2) == CR
-    has_line_end &= read_byte(messages, sizes - 1) == LF
+    has_line_end = read_byte(messages, everything, sizes - 2) == CR
+    has_line_end &= read_byte(messages, everything, sizes - 1) == LF
     ends = has_line_end.astype(np.float64) + np.isin(kinds, SIZED)
     bits = LETTER * word_sizes + 2 * BYTE * ends + BYTE * has_object
     bits[np.isin(kinds, OBJECTS) & ~has_object] = 0  # many other texts have lines with INFO
@@ -62,7 +63,7 @@ def _find_objects(messages: FrameTable, at: np.ndarray) -> np.ndarray:
     rows = np.arange(len(messages))
     at = at.copy()
     while len(rows):
-        values = read_byte(messages[rows], at[rows])
+        values = read_byte(messages, rows, at[rows])
         has_object[rows] = values == OPENING_BRACE
         rows = rows[np.isin(values, BLANKS)]
         at[rows] += 1

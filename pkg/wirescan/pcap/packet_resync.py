@@ -20,7 +20,7 @@ import numpy as np
 
 from wirescan.core.fault import Fault
 from wirescan.core.loop import HEAD, Resume
-from wirescan.core.row_arrays import join_rows, select_rows
+from wirescan.core.row_arrays import join_rows, keep_rows, select_rows
 from wirescan.frames.conversation import WEIGHED_BYTES
 from wirescan.frames.errors import HARD, NEAR, FrameError
 from wirescan.frames.format import Format
@@ -69,8 +69,8 @@ class GapScanner:
         self._limits = limits
         self._candidate_limits = Limits(frame=min(limits.frame, LARGEST))
 
-    def scan(self, streams: FrameTable, rows: np.ndarray, dtype: np.dtype) -> np.ndarray:
-        """Return the rows of frames and the bad rows, in the order of the streams.
+    def scan(self, streams: FrameTable, rows: np.ndarray, dtype: np.dtype) -> list[np.ndarray]:
+        """Return the rows of frames and the bad rows, as arrays in any order.
 
         Afterwards `start` of each span is the first byte that is in no row, and `fault` says
         whether a frame begins there. Bytes remain where the following bytes decide, and where a
@@ -84,7 +84,7 @@ class GapScanner:
         buffers = np.unique(rows["buffer"]).tolist()
         packets = {buffer: _list_packet_starts(streams, buffer) for buffer in buffers}
         spans = StreamSpans(rows, packets, LARGEST)
-        parts = [np.zeros(0, dtype)]
+        parts = []
         open_spans = np.arange(len(rows))
         while len(open_spans):
             self._search(streams, packets, spans, open_spans[rows["fault"][open_spans] != NO_FAULT])
@@ -94,9 +94,7 @@ class GapScanner:
                 if len(chosen):
                     parts.append(self._read(streams, spans, chosen, is_last=is_last))
             open_spans = open_spans[~rows["is_done"][open_spans]]
-        parts.append(_make_bad_rows(spans.bad_bytes, dtype))
-        found = join_rows(parts)
-        return select_rows(found, np.lexsort((found["start"], found["parent"])))
+        return [*parts, _make_bad_rows(spans.bad_bytes, dtype)]
 
     def begin_with_frames(
         self, streams: FrameTable, rows: np.ndarray, chosen: np.ndarray
@@ -199,7 +197,8 @@ class GapScanner:
             self._read_large(streams, candidates, number, verdicts)
             for number in np.flatnonzero(is_large).tolist()
         ]
-        rows = join_rows([rows, *large])
+        if large:
+            rows = join_rows([rows, *large])
         verdicts[self._sum_bits(streams, packets, candidates, rows) >= NEEDED] = PLAUSIBLE
         return verdicts
 
@@ -267,6 +266,8 @@ class GapScanner:
 
         rows: the good frames that count. Their `parent` is the candidate.
         """
+        if not len(rows):
+            return np.zeros(len(candidates))
         numbers = rows["parent"].copy()
         rows["parent"] = candidates["parent"][numbers]
         table = FrameTable(
@@ -371,9 +372,10 @@ class GapTracker:
             searched = self._searched.find(senders[chosen[with_gaps]]) - stream_rows["position"]
             spans["searched"] += np.maximum(searched, 0)
             is_scanned[chosen[with_gaps]] = True
-            others = select_rows(rows, ~is_scanned[rows["parent"]])
-            rows = join_rows([others, self._scanner.scan(streams, spans, rows.dtype)])
-            rows = select_rows(rows, np.argsort(rows["parent"], kind="stable"))
+            others = keep_rows(rows, ~is_scanned[rows["parent"]])
+            parts = [others, *self._scanner.scan(streams, spans, rows.dtype)]
+            rows = join_rows(parts)
+            rows = select_rows(rows, np.lexsort((rows["start"], rows["parent"])))
             self._check_rows(streams, rows)
             ends = ends.copy()
             ends[with_gaps] = spans["start"] - stream_rows["start"]

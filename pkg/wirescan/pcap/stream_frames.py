@@ -14,7 +14,7 @@ import numpy as np
 
 from wirescan.core.fault import Fault
 from wirescan.core.loop import HEAD
-from wirescan.core.row_arrays import join_rows, select_rows
+from wirescan.core.row_arrays import join_rows, keep_rows, select_rows
 from wirescan.files.source import view_of
 from wirescan.frames.conversation import Conversation
 from wirescan.frames.errors import HARD, NEAR, FrameError, enforce_mode, resolve_mode
@@ -140,7 +140,7 @@ class StreamScanner:
         if self._asked is not None:
             is_kept |= np.isin(self._numbers, self._asked._held)[connections]
         is_read = is_chosen & (verdicts == ACCEPTED) & ~is_kept
-        rows = select_rows(rows, is_read[rows["parent"]])
+        rows = keep_rows(rows, is_read[rows["parent"]])
         is_searched = np.zeros(len(streams), bool)
         if self._conversation.resyncs:
             is_searched[chosen] = has_damage
@@ -161,7 +161,7 @@ class StreamScanner:
         if more:
             is_kept |= self._hold(streams, connections, is_searched)
         is_read &= ~is_kept
-        rows = select_rows(rows, is_read[rows["parent"]])
+        rows = keep_rows(rows, is_read[rows["parent"]])
         if found is not None and self._gaps is not None and more:
             self._gaps.keep_states(found, is_read)
         done = np.where(is_kept, KEPT, streams.rows["size"].astype(np.int64))

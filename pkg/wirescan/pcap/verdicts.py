@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from itertools import repeat
+
 import numpy as np
 
 # UNDECIDED: nothing shows yet whether a connection has the format.
@@ -31,8 +33,7 @@ class ConnectionNumbers:
         """Return the numbers of connections, 0 for those that are not known."""
         if not self._numbers:
             return np.zeros(len(connections), self._dtype)
-        find = self._numbers.get
-        numbers = (find(connection, 0) for connection in connections.tolist())
+        numbers = map(self._numbers.get, connections.tolist(), repeat(0))
         return np.fromiter(numbers, self._dtype, len(connections))
 
     def keep(self, connections: np.ndarray, numbers: np.ndarray) -> None:
