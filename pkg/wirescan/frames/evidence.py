@@ -36,7 +36,7 @@ def read_byte(frames: FrameTable, chosen: np.ndarray, at: np.ndarray) -> np.ndar
     positions = frames.rows["start"][chosen] + at
     is_inside = (at >= 0) & (at < frames.rows["size"][chosen])
     buffers = frames.rows["buffer"][chosen]
-    for number in np.unique(buffers).tolist():
+    for number in np.flatnonzero(np.bincount(buffers)).tolist():
         places = np.flatnonzero(is_inside & (buffers == number))
         values[places] = np.frombuffer(frames.buffers[number], np.uint8)[positions[places]]
     return values

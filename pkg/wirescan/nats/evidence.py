@@ -14,7 +14,7 @@ BYTE = 8
 SHOWN = 64  # first bytes of a message that are looked at
 CR, LF = b"\r\n"
 OPENING_BRACE = ord("{")
-BLANKS = list(b" \t\n\r\v\f")
+BLANK, TAB = b" \t"
 SIZED = (Kind.PUB, Kind.HPUB, Kind.MSG, Kind.HMSG)  # their sizes say where a line end must be
 # PING and PONG are sent by both sides.
 OPENINGS = (
@@ -29,29 +29,25 @@ OPENINGS = (
 )
 SIGNED = (Kind.OK, Kind.ERR)  # +OK and -ERR
 OBJECTS = (Kind.INFO, Kind.CONNECT)  # a JSON object follows the operation
+# By the number of a kind, which is 1 or more.
+WORD_SIZES = np.array([0, *(len(kind.name) + (kind in SIGNED) for kind in Kind)])
+IS_SIZED = np.isin(np.arange(len(WORD_SIZES)), SIZED)
+NEEDS_OBJECT = np.isin(np.arange(len(WORD_SIZES)), OBJECTS)
 
 
 def weigh_messages(messages: FrameTable) -> np.ndarray:
     """Return how unlikely each message is, in bits: float64."""
     kinds = messages["kind"]
-    word_sizes = _list_word_sizes()[kinds]
+    word_sizes = WORD_SIZES[kinds]
     has_object = _find_objects(messages, word_sizes)
     everything = np.arange(len(messages))
     sizes = messages["size"].astype(np.int64)
     has_line_end = read_byte(messages, everything, sizes - 2) == CR
     has_line_end &= read_byte(messages, everything, sizes - 1) == LF
-    ends = has_line_end.astype(np.float64) + np.isin(kinds, SIZED)
+    ends = has_line_end.astype(np.float64) + IS_SIZED[kinds]
     bits = LETTER * word_sizes + 2 * BYTE * ends + BYTE * has_object
-    bits[np.isin(kinds, OBJECTS) & ~has_object] = 0  # many other texts have lines with INFO
+    bits[NEEDS_OBJECT[kinds] & ~has_object] = 0  # many other texts have lines with INFO
     return bits
-
-
-def _list_word_sizes() -> np.ndarray:
-    """Return the size of each operation by its kind, int64."""
-    sizes = np.zeros(max(Kind) + 1, np.int64)
-    for kind in Kind:
-        sizes[kind] = len(kind.name) + (kind in SIGNED)
-    return sizes
 
 
 def _find_objects(messages: FrameTable, at: np.ndarray) -> np.ndarray:
@@ -65,7 +61,8 @@ def _find_objects(messages: FrameTable, at: np.ndarray) -> np.ndarray:
     while len(rows):
         values = read_byte(messages, rows, at[rows])
         has_object[rows] = values == OPENING_BRACE
-        rows = rows[np.isin(values, BLANKS)]
+        # CR is the last of the five bytes from TAB on, which are all blank.
+        rows = rows[(values == BLANK) | (values >= TAB) & (values <= CR)]
         at[rows] += 1
         rows = rows[at[rows] < SHOWN]
     return has_object
@@ -77,6 +74,6 @@ def weigh_messages_alone(messages: FrameTable) -> np.ndarray:
     A long line says nothing of its size, so it has 0.
     """
     bits = weigh_messages(messages)
-    is_line = ~np.isin(messages["kind"], SIZED)
+    is_line = ~IS_SIZED[messages["kind"]]
     bits[is_line & (messages["size"] > WEIGHED_BYTES)] = 0
     return bits

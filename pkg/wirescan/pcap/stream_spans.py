@@ -16,10 +16,7 @@ NO_FAULT = 0
 IMPLAUSIBLE = 0
 WAITING = 1  # following bytes decide
 PLAUSIBLE = 2
-# Candidates of a span that are judged at once. They double.
-FEWEST_CANDIDATES = 2
-MOST_CANDIDATES = 16
-FIRST_CANDIDATES = 1024  # of all spans
+FIRST_CANDIDATES = 2  # that are judged at once; they double
 # Bytes of a stream that are scanned.
 # parent: the row of the stream. buffer: the number of its buffer.
 # start: the position in the buffer of the first byte that is in no row yet.
@@ -73,8 +70,6 @@ class StreamSpans:
         self.bad_bytes = [np.zeros(0, BAD_BYTES)]
         self._packets = packets
         self._largest = largest
-        each = FIRST_CANDIDATES // max(len(rows), 1)
-        self._first_count = min(max(each, FEWEST_CANDIDATES), MOST_CANDIDATES)
         self._begin_search(np.arange(len(rows)))
 
     def make_heads(self, chosen: np.ndarray) -> np.ndarray:
@@ -155,7 +150,7 @@ class StreamSpans:
             places = chosen[rows["buffer"][chosen] == buffer]
             rows["next"][places] = np.searchsorted(packet_starts, rows["searched"][places])
             rows["end"][places] = np.searchsorted(packet_starts, rows["stop"][places])
-        rows["count"][chosen] = self._first_count
+        rows["count"][chosen] = FIRST_CANDIDATES
 
     def _split(
         self, chosen: np.ndarray, starts: np.ndarray, first: np.ndarray, ends: np.ndarray
