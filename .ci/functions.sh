@@ -3,6 +3,9 @@
 # Many processes import the same files. Python compiles each file once if it may keep the result.
 unset PYTHONDONTWRITEBYTECODE
 
+# pip compiles every file that it installs, on one core. Most of them are never imported.
+export PIP_COMPILE=0
+
 # Print the heading of a step.
 step() {
     printf '\n=== %s\n' "$*"

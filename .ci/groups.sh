@@ -5,6 +5,7 @@
 source .ci/functions.sh
 
 PYTEST=(.venv/bin/python -m pytest -q)
+HAS_PEERS= # not empty after this run has installed the extra `peers`
 
 # Install Debian packages. Arguments: their names.
 install_debian() {
@@ -80,14 +81,16 @@ run_readme_command() {
 }
 
 # Make the virtual environment if the README's commands have not made it.
-# Argument: `peers` installs that extra too.
+# Argument: `peers` installs that extra too, once in a run.
 prepare_environment() {
     if [ ! -x .venv/bin/pytest ]; then
         python3 -m venv .venv
         retry .venv/bin/pip install -q -e '.[test]'
     fi
-    if [ "${1:-}" = peers ]; then
-        retry .venv/bin/pip install -q -e '.[test,peers]'
+    if [ "${1:-}" = peers ] && [ -z "$HAS_PEERS" ]; then
+        # The extra `test` has Cython and setuptools, so the build needs no environment of its own.
+        retry .venv/bin/pip install -q --no-build-isolation -e '.[test,peers]'
+        HAS_PEERS=yes
     fi
 }
 

@@ -11,10 +11,10 @@ root=$(CDPATH="" cd -- "$(dirname -- "$0")/.." && pwd)
 copy=$(mktemp -d)
 trap 'rm -rf "$copy"' EXIT
 for name in pkg tests setup.py pyproject.toml README.md LICENSE; do
-    cp -R "$root/$name" "$copy"
+    cp -pR "$root/$name" "$copy"
 done
 mkdir "$copy/build" "$copy/reports"
-# The C files are those of an ordinary build. Cython writes them again if their times change.
+# The C files are those of an ordinary build. Cython writes one again if its source is newer.
 cp -pR "$root"/build/cython-*-plain "$copy/build" 2> /dev/null || true
 cd "$copy"
 find . -name '*.so' -delete

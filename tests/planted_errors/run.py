@@ -59,6 +59,7 @@ QUICK_FLAGS = '["-O0", "-g0"]'
 BUILD_SECONDS = 1800
 BASELINE_SECONDS = 1200
 TEST_SECONDS = 600
+PARTS_OF_JOB = 4
 # Imported once, before processes are forked. None of them imports wirescan.
 PRELOADED = [
     "numpy",
@@ -73,6 +74,11 @@ PRELOADED = [
     "rich",
     "asyncio",
     "ssl",
+    "crc32c",
+    # plugins of pytest
+    "hypothesis.extra.pytestplugin",
+    "pytest_timeout",
+    "xdist.plugin",
 ]
 OUTPUT = "output"  # the file that the output of a run goes to, in the directory of that run
 # Exit codes of pytest.
@@ -344,6 +350,38 @@ def print_outcome(outcome: Outcome) -> None:
 # --- the run
 
 
+def split_tests(tests: list[str], count: int) -> list[list[str]]:
+    """Split tests into at most `count` lists of about equal lengths. A file is in one list."""
+    by_file = defaultdict(list)
+    for test in sorted(tests):
+        by_file[test.partition("::")[0]].append(test)
+    parts: list[list[str]] = [[]]
+    for of_file in by_file.values():
+        if len(parts[-1]) >= len(tests) / count:
+            parts.append([])
+        parts[-1] += of_file
+    return parts
+
+
+def check_tests(work: Path, entries: list[Planted], jobs: int) -> bool:
+    """Run the tests of all entries with no error switched on. Return whether they pass.
+
+    They run in more parts than `jobs`, so that no job is left with a long part at the end.
+    """
+    tests = {test for entry in entries for test in entry.tests}
+    parts = split_tests(list(tests), PARTS_OF_JOB * jobs)
+    with ThreadPoolExecutor(jobs) as pool:
+        results = pool.map(lambda part: run_pytest(work, part, 0, BASELINE_SECONDS), parts)
+        for code, output in results:
+            if code != PASSED:
+                pool.shutdown(cancel_futures=True)
+                print(output)
+                print(f"the tests do not pass with no error switched on: pytest ended with {code}")
+                return False
+            print(output.splitlines()[-1], flush=True)
+    return True
+
+
 def select(entries: list[Planted], arguments: argparse.Namespace) -> list[Planted]:
     """Return the entries that the command line selects.
 
@@ -378,13 +416,9 @@ def run(arguments: argparse.Namespace, work: Path) -> int:
         flush=True,
     )
     multiprocessing.get_context("forkserver").set_forkserver_preload(PRELOADED)
-    tests = sorted({test for entry in chosen for test in entry.tests})
-    code, output = run_pytest(work, tests, 0, BASELINE_SECONDS)
-    if code != PASSED:
-        print(output)
-        print(f"the tests do not pass with no error switched on: pytest ended with {code}")
+    if not check_tests(work, chosen, arguments.jobs):
         return 1
-    print(f"{output.splitlines()[-1]}; {read_cpu_seconds():.0f} s of CPU time so far", flush=True)
+    print(f"they pass; {read_cpu_seconds():.0f} s of CPU time so far", flush=True)
     with ThreadPoolExecutor(arguments.jobs) as pool:
         outcomes = []
         for outcome in pool.map(lambda entry: try_error(work, entry), chosen):

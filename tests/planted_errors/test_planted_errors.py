@@ -22,6 +22,7 @@ from tests.planted_errors.planted import (
     plant,
     read_planted,
 )
+from tests.planted_errors.run import split_tests
 
 ENTRIES = read_planted()
 
@@ -214,3 +215,15 @@ def test_a_planted_file_that_is_no_python_is_an_error():
     source = "if x > 1:\n    x = 2\nelse:\n    x = 3\n"
     with pytest.raises(PlantingError, match="no Python: expected an indented block"):
         plant(source, [make_planted_error("if x > 1:", "if x > 5:")])
+
+
+@pytest.mark.parametrize("count", [1, 2, 3, 8, 100])
+def test_tests_are_split_by_file(count):
+    tests = [f"tests/test_{file}.py::test_{n}" for n in range(3) for file in "abcdefgh"]
+    parts = split_tests(tests, count)
+    assert sorted(sum(parts, [])) == sorted(tests)
+    assert len(parts) == min(count, 8)
+    files = [{test.partition("::")[0] for test in part} for part in parts]
+    assert sum(map(len, files)) == len(set().union(*files))
+    sizes = [len(part) for part in parts]
+    assert max(sizes) - min(sizes) <= 3
