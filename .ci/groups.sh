@@ -96,15 +96,16 @@ prepare_environment() {
 
 # Run tests with real programs, whose timing varies. Tests that fail run once more, one at a time.
 # A test that fails twice fails the group. The output of both runs stays.
+# usage: run_with_programs -n PROCESSES -m SELECTION
 run_with_programs() {
     local status=0
-    "${PYTEST[@]}" -n 2 --dist loadfile "$@" || status=$?
+    "${PYTEST[@]}" --dist loadfile "$@" || status=$?
     # pytest's exit code 1 says that tests failed. Higher codes are errors of the run.
     if [ "$status" -ne 1 ]; then
         return "$status"
     fi
     step "again, alone: the tests that failed"
-    "${PYTEST[@]}" --last-failed --last-failed-no-failures none "$@"
+    "${PYTEST[@]}" --last-failed --last-failed-no-failures none "$@" -n 0
 }
 
 group_job() {
@@ -143,13 +144,14 @@ group_peers() {
     prepare_environment peers
     .venv/bin/python -m tests.peers.lossy_link
     step "real clients and servers, from Maven Central, the Go module proxy, npm and PyPI"
-    run_with_programs -m 'peers and not nightly'
+    # The tests wait for servers, so there are more processes than cores.
+    run_with_programs -n auto -m 'peers and not nightly'
 }
 
 group_spark() {
     step "Spark"
     prepare_environment peers
-    run_with_programs -m 'spark and not nightly'
+    run_with_programs -n 2 -m 'spark and not nightly'
 }
 
 # The seed is fixed, so every run reads the same bytes. The nightly run draws new ones.

@@ -43,7 +43,7 @@ def make_environment(folder, **more):
     return plain | {
         "PATH": f"{tools}{os.pathsep}{plain['PATH']}",
         "SPARK_LOCAL_IP": "127.0.0.1",
-        "PIP_NO_COMPILE": "1",
+        "PIP_COMPILE": "0",
         "SPARK_LOCAL_HOSTNAME": "localhost",
         "SPARK_WORKER_DIR": str(folder / "work"),
         **more,
