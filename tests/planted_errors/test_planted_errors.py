@@ -4,6 +4,7 @@ tests/planted_errors/run.py runs the errors.
 """
 
 import ast
+import os
 import re
 import subprocess
 import sys
@@ -22,7 +23,7 @@ from tests.planted_errors.planted import (
     plant,
     read_planted,
 )
-from tests.planted_errors.run import split_tests
+from tests.planted_errors.run import VARIABLE, split_tests
 
 ENTRIES = read_planted()
 
@@ -215,6 +216,17 @@ def test_a_planted_file_that_is_no_python_is_an_error():
     source = "if x > 1:\n    x = 2\nelse:\n    x = 3\n"
     with pytest.raises(PlantingError, match="no Python: expected an indented block"):
         plant(source, [make_planted_error("if x > 1:", "if x > 5:")])
+
+
+@pytest.mark.parametrize("is_planted", [False, True])
+def test_only_runs_of_planted_errors_do_not_shrink_examples(is_planted):
+    environment = {name: value for name, value in os.environ.items() if name != VARIABLE}
+    if is_planted:
+        environment[VARIABLE] = "0"
+    program = "import tests.conftest, hypothesis as h; print(h.Phase.shrink in h.settings().phases)"
+    command = [sys.executable, "-c", program]
+    run = subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True)
+    assert run.stdout == f"{not is_planted}\n", run.stderr
 
 
 @pytest.mark.parametrize("count", [1, 2, 3, 8, 100])
