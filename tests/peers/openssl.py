@@ -8,14 +8,27 @@ with connection:
 
 import os
 import select
+import socket
 import subprocess
 import time
 from collections.abc import Sequence
 from pathlib import Path
 
-from .ports import is_free
-
 SECONDS = 20
+
+
+def is_listening(port: int) -> bool:
+    """Return whether a server listens on the port, without a connection to it.
+
+    A server that sets SO_REUSEADDR, as `openssl s_server` does, can bind the port meanwhile.
+    """
+    with socket.socket() as probe:
+        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            probe.bind(("127.0.0.1", port))
+        except OSError:
+            return True
+    return False
 
 
 class OpensslConnection:
@@ -83,7 +96,7 @@ class OpensslConnection:
 
     def _wait_for_server(self) -> None:
         end = time.monotonic() + SECONDS
-        while is_free(self._port):
+        while not is_listening(self._port):
             server = self._processes[1]
             if server is None or server.poll() is not None or time.monotonic() > end:
                 raise RuntimeError(f"openssl does not listen: {self._commands[1]}")

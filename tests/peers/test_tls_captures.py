@@ -1,9 +1,12 @@
 """TLS of real programs, captured with tcpdump: the frames are those that tshark decrypts."""
 
 import asyncio
+import socket
 import ssl
 import subprocess
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from threading import Event
 
 import pytest
 
@@ -19,7 +22,7 @@ from .capture import Capture, Form
 from .certificates import make_certificates
 from .make_nats import converse
 from .nats import NatsServer
-from .openssl import OpensslConnection
+from .openssl import OpensslConnection, is_listening
 from .ports import find_free_ports
 from .producers import SENDERS, make_orders
 from .readers import consume_aiokafka, consume_kafka_python
@@ -307,3 +310,26 @@ def test_messages_of_nats_over_tls(version, tmp_path):
     assert sorted(times) == sorted(table["time"].tolist())
     (row,) = wirescan.scan(file, make_spec("pcap.tls", keylog=str(keylog)))
     assert (row.kind, row.fault, row.is_complete) == (pcap.Decryption.DECRYPTED, 0, 1)
+
+
+def test_the_wait_for_openssl_does_not_take_its_port():
+    (port,) = find_free_ports(1)
+    ended = Event()
+
+    def look_again_and_again():
+        while not ended.is_set():
+            is_listening(port)
+
+    with ThreadPoolExecutor(2) as pool:
+        for _ in range(2):
+            pool.submit(look_again_and_again)
+        try:
+            for _ in range(300):
+                with socket.socket() as server:
+                    server.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+                    server.bind(("127.0.0.1", port))
+                    server.listen()
+                    assert is_listening(port)
+        finally:
+            ended.set()
+    assert not is_listening(port)
