@@ -3,6 +3,8 @@
 import os
 import threading
 import time
+import weakref
+from functools import partial
 
 import numpy as np
 import pytest
@@ -119,7 +121,7 @@ def test_the_others_end_before_an_error_is_raised(failing):
 
 def test_without_new_threads_the_caller_runs_everything(monkeypatch):
     class Closed:
-        def submit(self, function):
+        def submit(self, function, *arguments):
             raise RuntimeError("cannot schedule new futures after interpreter shutdown")
 
     monkeypatch.setattr(parallel, "_executor", Closed())
@@ -178,6 +180,45 @@ def test_readers_that_pause_hold_no_threads():
     assert [next(reader) for reader in readers] == [0] * 100
     assert list(map_in_order(abs, range(5), 2)) == list(range(5))
     assert [sum(reader) for reader in readers] == [sum(range(1000))] * 100
+
+
+def test_calls_whose_threads_do_not_start_run_once(monkeypatch):
+    """The executor may queue a call and raise RuntimeError. A thread runs that call later."""
+    queued = []
+
+    class Refusing:
+        def submit(self, function, *arguments):
+            queued.append(partial(function, *arguments))
+            raise RuntimeError("can't start new thread")
+
+    monkeypatch.setattr(parallel, "_executor", Refusing())
+    called = []
+    assert run_each([partial(called.append, i) for i in range(4)]) == [None] * 4
+    assert list(map_in_order(called.append, range(4, 20), 2)) == [None] * 16
+    runners = parallel._Runners(called.append, 2)
+    for number in range(20, 25):
+        runners.submit(number)
+    while queued:
+        queued.pop()()
+    assert sorted(called) == list(range(25))
+    assert runners._running == 0
+
+
+def test_a_thread_keeps_no_result_while_it_makes_the_next():
+    references: list[weakref.ref[np.ndarray]] = []
+    alive = []
+
+    def make_array(number):
+        alive.append(sum(reference() is not None for reference in references))
+        array = np.zeros(number)
+        references.append(weakref.ref(array))
+        return array
+
+    runners = parallel._Runners(make_array, 1)
+    for number in range(5):
+        last = runners.submit(number)
+    last.result()
+    assert alive == [0] * 5
 
 
 @pytest.mark.parametrize("workers", [1, 3])

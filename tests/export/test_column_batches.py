@@ -2,6 +2,7 @@
 
 import glob
 import random
+from dataclasses import replace
 
 import pyarrow as pa
 import pytest
@@ -16,7 +17,7 @@ from wirescan import FrameError, Limits, kafka
 from wirescan.core.column_writer import ColumnWriter
 from wirescan.export import batches
 from wirescan.export.batches import iter_batches
-from wirescan.export.column_batches import ColumnReader
+from wirescan.export.column_batches import ColumnReader, make_column_reader
 from wirescan.frames.registry import format_of
 from wirescan.frames.to_arrow import list_default_columns, make_schema
 from wirescan.kafka.encode.records import Record, encode_batch
@@ -184,6 +185,30 @@ def test_groups_have_about_as_many_records_each(monkeypatch, workers):
     read_rows = [len(b) for b in iter_batches(raw, format="kafka.records", workers=workers)]
     assert sorted(groups) == [120, 120, 120, 120, 130, 130, 130, 130]
     assert sum(read_rows) == 1000 and max(read_rows) <= 100
+
+
+def test_forged_counts_make_no_group_of_others_larger():
+    raw = b"".join(encode_batch([Record(i, 0, None, b"")] * 10) for i in range(400))
+    table = kafka.scan(raw)
+    rows = table.rows.copy()
+    rows["record_count"][:5] = 2**31 - 1
+    reader = make_column_reader(
+        "kafka.records",
+        limits=Limits(),
+        workers=1,
+        schema=make_schema("kafka.records", FOUR),
+        binary="binary",
+        types="arrow",
+        source=None,
+        batch_rows=100,
+        batch_bytes=1 << 20,
+        errors="mark",
+        check=True,
+        filters=(),
+    )
+    groups = list(reader._group(replace(table, rows=rows)))
+    assert sum(map(len, groups)) == 400
+    assert max(map(len, groups)) <= 20
 
 
 def test_pairs_of_many_blocks_count():

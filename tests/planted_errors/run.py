@@ -378,7 +378,7 @@ def check_tests(work: Path, entries: list[Planted], jobs: int) -> bool:
                 print(output)
                 print(f"the tests do not pass with no error switched on: pytest ended with {code}")
                 return False
-            print(output.splitlines()[-1], flush=True)
+            print(*output.splitlines()[-1:], flush=True)
     return True
 
 

@@ -29,7 +29,7 @@ cdef struct OutputColumn:
     char* values
     uint8_t* valid              # of a place: a bitmap of the rows that are not null
     size_t nulls
-    int32_t signs               # of a place: negative if one of the sizes written last is
+    int32_t signs               # of a place: negative if a size in the last block is
     char* data                  # gathered bytes, or kept rows
     size_t data_bytes           # bytes allocated
     char* numbers               # int64: the number of each kept row

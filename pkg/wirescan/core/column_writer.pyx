@@ -249,7 +249,7 @@ cdef inline bint put_views(ColumnSet* set, OutputColumn* column, const char* row
 
 cdef bint write_views(ColumnSet* set, OutputColumn* column, const char* row,
                       size_t count) noexcept nogil:
-    # Two loops, because that of a scan, whose rows are good, has no time to look at faults.
+    # A scan has only good rows, so its loop does not read faults.
     if set.has_bad_rows:
         return put_views(set, column, row, count, True)
     return put_views(set, column, row, count, False)

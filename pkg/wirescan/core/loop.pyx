@@ -22,7 +22,7 @@ cdef enum:
     FEWEST_ROWS = 8
     BYTES_PER_FIRST_ROW = 16
     SMALLEST_CHILD = 2      # bytes of a frame inside another one, at least
-    SMALL = 1024            # bytes of a buffer: to release the GIL for fewer gains nothing
+    SMALL = 1024            # bytes of a buffer; fewer are scanned with the GIL
 # Bytes of rows from which on stores bypass the caches, which could not hold them until they are
 # read.
 PAST = 32 << 20

@@ -128,11 +128,10 @@ def choose_threads(size: int, least: int = LEAST_SHARE) -> int:
         ValueError: the environment variable WIRESCAN_WORKERS is wrong, and there are enough bytes
             for several threads.
     """
-    if _stated.get() is not None:
-        return choose_workers()
-    if size < 2 * least:
-        return 1
-    return min(choose_workers(), size // least)
+    stated = _stated.get()
+    if stated == 1 or (stated is None and size < 2 * least):
+        return 1  # the usual results, without another call
+    return choose_workers() if stated is not None else min(choose_workers(), size // least)
 
 
 def cut_evenly(sizes: np.ndarray, most: int) -> list[tuple[int, int]]:
@@ -162,19 +161,17 @@ def run_each(functions: Sequence[Callable[[], Result]]) -> list[Result]:
     """
     if _is_on_our_thread():
         return [function() for function in functions]
-    futures = []
-    for function in functions[1:]:
-        try:
-            futures.append(_get_executor().submit(function))
-        except RuntimeError:
-            # No thread starts any more, for example while the interpreter exits.
-            break
+    runners: _Runners[Callable[[], Result], Result] = _Runners(_call, len(functions))
+    futures = [runners.submit(function) for function in functions[1:]]
     try:
         results = [functions[0]()]
     finally:
         wait(futures)
-    results += [future.result() for future in futures]
-    return results + [function() for function in functions[len(results) :]]
+    return results + [future.result() for future in futures]
+
+
+def _call(function: Callable[[], Result]) -> Result:
+    return function()
 
 
 def map_in_order(
@@ -244,13 +241,19 @@ class _Runners(Generic[Item, Result]):
             if self._running == self.most:
                 return future
             self._running += 1
+        ticket = Lock()
         try:
-            _get_executor().submit(self._run)
+            _get_executor().submit(self._run, ticket)
         except RuntimeError:
-            self._run()  # no thread starts any more
+            # No thread starts, for example while the interpreter exits. But another thread of the
+            # executor may get this call later.
+            self._run(ticket)
         return future
 
-    def _run(self) -> None:
+    def _run(self, ticket: Lock) -> None:
+        """Call the function until no item waits. Only the first call with a ticket does."""
+        if not ticket.acquire(blocking=False):
+            return
         while True:
             with self._lock:
                 if not self._waiting:
@@ -265,7 +268,8 @@ class _Runners(Generic[Item, Result]):
                 future.set_exception(error)
             else:
                 future.set_result(result)
-            del future, item  # they must not live on while this thread waits for the lock
+                del result
+            del future, item  # they must not live on while the next item is read
 
 
 def _get_executor() -> ThreadPoolExecutor:

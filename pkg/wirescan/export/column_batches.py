@@ -36,7 +36,7 @@ from wirescan.reading.stream import Stream
 with name_package("pyarrow", __name__, "'wirescan[arrow]'"):
     import pyarrow as pa
 
-GROUPS = 4  # the number of groups of a large table is a multiple of it, so that threads share it
+GROUPS = 4  # the number of groups of a chunk is a multiple of it, if the chunk has enough frames
 
 
 class _Group(NamedTuple):
@@ -180,16 +180,17 @@ class ColumnReader:
         return verify_frames(table, self.format, limits=self.limits, source=self.source)
 
     def _group(self, table: FrameTable) -> Iterator[FrameTable]:
-        """Yield parts of a table whose frames state about two batches of rows together, at most.
+        """Yield parts of a table whose frames state about two batches of rows, or fewer.
 
         The parts have about as many rows each. Their number does not depend on that of the
-        threads, and most numbers of threads divide it.
+        threads, and two or four threads have equal shares.
         """
         if not len(table):
             return
         column = self.outermost.display.record_count
         counts = np.ones(len(table), np.int64) if column is None else table[column]
-        rows = np.maximum(counts, 1).astype(np.int64)
+        # A number may be forged. A frame with more rows is a part of its own in any case.
+        rows = np.clip(counts, 1, 2 * self.batch_rows).astype(np.int64)
         parts = -(-int(rows.sum()) // (2 * self.batch_rows))
         if parts > 1:
             parts = -(-parts // GROUPS) * GROUPS

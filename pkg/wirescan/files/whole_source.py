@@ -51,7 +51,7 @@ def scan_source(
 
     Raises FrameError as `errors` says, OSError, and TypeError and ValueError for wrong arguments.
     """
-    # A small buffer is scanned in about the time of ten calls of Python, so there are few here.
+    # A small buffer is scanned in the time of about ten Python calls, so there are few here.
     if errors not in MODES or type(limits) is not Limits:
         check_mode(errors, limits)
     if type(source) is bytes:

@@ -61,8 +61,8 @@ class Column:
         unset: the number that a row has before it is read.
         items: for a place that is an array of numbers, the dtype of one number in the frame's
             bytes.
-        count: for a child format whose frames are short lists of pairs, the int32 column that
-            counts them. The child becomes a column of lists.
+        count: for a child format whose frames are short lists of pairs, the column that counts
+            them; of a format with `write`, an int32 column. The child becomes a column of lists.
         local: the column has a meaning only within a table. An export has it only if it is named.
         inherited: every export has this column or place, which is one of an enclosing frame.
         outer_name: the name in the enclosing frame, if a column here hides it.

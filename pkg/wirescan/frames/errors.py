@@ -113,7 +113,7 @@ def resolve_mode(errors: str | None, source: Any, limits: Any = Limits()) -> str
     """
     if errors is None:
         errors = source.errors if isinstance(source, TableFields) else "strict"
-    if errors not in MODES or type(limits) is not Limits:  # without a call, as most are right
+    if errors not in MODES or type(limits) is not Limits:  # inline: a call takes time
         check_mode(errors, limits)
     return errors
 

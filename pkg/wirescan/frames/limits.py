@@ -78,7 +78,7 @@ class Limits:
         Its buffers have `buffer_bytes` bytes together.
         """
         if self.row_bytes is None and buffer_bytes <= FEW_BYTES:
-            rows = FREE_ROW_BYTES // size or 1  # without a call, as for a small buffer it is slow
+            rows = FREE_ROW_BYTES // size or 1  # inline: a call takes time
         else:
             rows = self.limit_row_bytes(buffer_bytes) // size or 1
         return rows if rows < self.rows else self.rows

@@ -27,7 +27,7 @@ the default of their column.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, NamedTuple, cast
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple, cast
 
 import numpy as np
 
@@ -355,7 +355,8 @@ def _make_names(found: FoundColumn, kind: pa.DataType, context: _Context) -> pa.
     absent = _find_nulls(found, context)
     numbers = np.ascontiguousarray(found.read_numbers())
     # No number of 8 bits is outside `codes`, and "wrap" does not look for one.
-    indexes = _make_numbers(codes.take(numbers, mode="wrap"), pa.int32(), absent)
+    mode: Literal["wrap", "raise"] = "wrap" if numbers.dtype.itemsize == 1 else "raise"
+    indexes = _make_numbers(codes.take(numbers, mode=mode), pa.int32(), absent)
     return pa.array([*names.values(), None], kind).take(indexes)
 
 

@@ -1,6 +1,6 @@
 """Spans of streams in which the start of the next frame may be unknown: `GapScanner` scans them.
 
-A capture may have many of them, so that all are searched at once, and none costs Python.
+A capture may have many of them, so all are searched at once, with numpy.
 """
 
 from __future__ import annotations
@@ -57,19 +57,19 @@ class StreamSpans:
     """Spans of streams, and the search for the next frame in each of them.
 
     rows: an array of dtype SPAN, which is changed. packets: for each buffer the positions at which
-    packets begin, in ascending order. largest: bytes of a bad row, at least; it ends at the next
-    packet.
+    packets begin, in ascending order. enough_bytes: a bad row ends at the first packet that
+    begins after so many of its bytes.
 
     Attributes:
         rows: the spans.
         bad_bytes: arrays of dtype BAD_BYTES: the bytes before frames, so far.
     """
 
-    def __init__(self, rows: np.ndarray, packets: Mapping[int, np.ndarray], largest: int):
+    def __init__(self, rows: np.ndarray, packets: Mapping[int, np.ndarray], enough_bytes: int):
         self.rows = rows
         self.bad_bytes = [np.zeros(0, BAD_BYTES)]
         self._packets = packets
-        self._largest = largest
+        self._enough_bytes = enough_bytes
         self._begin_search(np.arange(len(rows)))
 
     def make_heads(self, chosen: np.ndarray) -> np.ndarray:
@@ -84,7 +84,7 @@ class StreamSpans:
     def pass_frames(
         self, chosen: np.ndarray, positions: np.ndarray, faults: np.ndarray, is_hard: np.ndarray
     ) -> None:
-        """Go on behind the frames of some spans.
+        """Move some spans to the end of their frames.
 
         positions, faults: where the frames end, and why. is_hard: the spans in which the next frame
         is searched for from there on. The others are done.
@@ -116,7 +116,7 @@ class StreamSpans:
     def take_verdicts(
         self, chosen: np.ndarray, starts: np.ndarray, counts: np.ndarray, verdicts: np.ndarray
     ) -> None:
-        """Go on to the first candidate of each span that is not implausible.
+        """Move each span to its first candidate that is not implausible.
 
         chosen, counts: as in `list_candidates`. starts: the positions of the candidates. verdicts:
         on these candidates.
@@ -161,11 +161,11 @@ class StreamSpans:
         """
         has_candidates = np.flatnonzero(ends > first)
         sizes = starts[ends[has_candidates] - 1] - self.rows["start"][chosen[has_candidates]]
-        for place in has_candidates[sizes >= self._largest].tolist():
+        for place in has_candidates[sizes >= self._enough_bytes].tolist():
             span = chosen[place : place + 1]
             of_span = starts[first[place] : ends[place]]
             while True:
-                enough = self.rows["start"][span] + self._largest
+                enough = self.rows["start"][span] + self._enough_bytes
                 (number,) = np.searchsorted(of_span, enough).tolist()
                 if number == len(of_span):
                     break
