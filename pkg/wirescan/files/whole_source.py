@@ -33,9 +33,8 @@ class _Scanned(NamedTuple):
 def scan_source(
     source: Any,
     format: Format,
-    *,
     errors: str,
-    check: bool,
+    check: bool,  # noqa: FBT001 - arguments by position take less time
     limits: Limits,
     into: np.ndarray | None = None,
     scan: Callable[..., tuple[np.ndarray, int, int, int]] | None = None,
@@ -73,7 +72,7 @@ def _scan_buffer(
     buffer: memoryview,
     format: Format,
     errors: str,
-    check: bool,  # noqa: FBT001 - arguments by position cost less
+    check: bool,  # noqa: FBT001 - as above
     limits: Limits,
     into: np.ndarray | None,
     scan: Callable[..., tuple[np.ndarray, int, int, int]] | None,

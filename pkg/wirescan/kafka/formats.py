@@ -155,7 +155,7 @@ def scan(
         return scan_carried(source, BATCHES, errors=errors, check=check, limits=limits)
     if errors is None:
         errors = "strict"
-    return scan_source(source, BATCHES, errors=errors, check=check, limits=limits, into=into)
+    return scan_source(source, BATCHES, errors, check, limits, into)
 
 
 def records(

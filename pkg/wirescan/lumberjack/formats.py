@@ -78,7 +78,7 @@ def scan(
     Raises FrameError as `errors` says, OSError, and TypeError and ValueError for wrong arguments.
     Format: docs/lumberjack.md, "Frames".
     """
-    return scan_source(source, FRAMES, errors=errors, check=check, limits=limits, into=into)
+    return scan_source(source, FRAMES, errors, check, limits, into)
 
 
 def plain(

@@ -81,15 +81,8 @@ def scan(
 
     Format: NATS documentation, "Client Protocol".
     """
-    return scan_source(
-        source,
-        MESSAGES,
-        errors=errors,
-        check=check,
-        limits=limits,
-        into=into,
-        scan=partial(scan_stream, credentials=True) if credentials else None,
-    )
+    with_credentials = partial(scan_stream, credentials=True) if credentials else None
+    return scan_source(source, MESSAGES, errors, check, limits, into, with_credentials)
 
 
 def headers(

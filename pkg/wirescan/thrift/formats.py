@@ -98,15 +98,8 @@ def scan(
         OSError: the source cannot be read.
         TypeError, ValueError: an unfit argument.
     """
-    return scan_source(
-        source,
-        FRAMES,
-        errors=errors,
-        check=check,
-        limits=limits,
-        into=into,
-        scan=partial(scan_stream, versions=False) if non_strict else None,
-    )
+    without_versions = partial(scan_stream, versions=False) if non_strict else None
+    return scan_source(source, FRAMES, errors, check, limits, into, without_versions)
 
 
 def infos(
