@@ -13,8 +13,9 @@ from wirescan.kafka.record_batches.rows cimport Batch, LOG_APPEND_TIME, Record
 cdef enum:
     MARGIN = 32                     # readable bytes after the last record of these loops
     FARTHEST = 128 << 10            # longest prefetch distance in bytes; fits a second-level cache
-    # Layouts that are learnt before the records count as varied; the first record has three.
-    CHANGES = 4
+    # Layouts that are learnt before the records count as varied. The first record has three, and
+    # two more are usual: of the first delta of an offset, and of a timestamp, that has two bytes.
+    CHANGES = 6
     FEW = 8                        # records that are not worth learning layouts
     VARIED = 256                    # varied records that are read before the next layout is tried
     # Varints of more than four bytes are left to record.pxd, except in timestamps.
