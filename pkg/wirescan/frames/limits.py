@@ -18,7 +18,6 @@ FREE_ROW_BYTES = 256 << 20
 MANY_BYTES = 256 << 20
 ROW_BYTES_PER_BYTE = 3
 ROW_BYTES_PER_BYTE_OF_MANY = 16
-FEW_BYTES = FREE_ROW_BYTES // ROW_BYTES_PER_BYTE
 
 
 @dataclass(frozen=True)
@@ -77,7 +76,7 @@ class Limits:
 
         Its buffers have `buffer_bytes` bytes together.
         """
-        if self.row_bytes is None and buffer_bytes <= FEW_BYTES:
+        if self.row_bytes is None and ROW_BYTES_PER_BYTE * buffer_bytes <= FREE_ROW_BYTES:
             rows = FREE_ROW_BYTES // size or 1  # inline: a call takes time
         else:
             rows = self.limit_row_bytes(buffer_bytes) // size or 1
@@ -87,8 +86,6 @@ class Limits:
         """Return how many bytes all rows may have, for buffers of `buffer_bytes` bytes together."""
         if self.row_bytes is not None:
             return self.row_bytes
-        if buffer_bytes <= FEW_BYTES:
-            return FREE_ROW_BYTES
         return max(
             FREE_ROW_BYTES,
             ROW_BYTES_PER_BYTE * buffer_bytes,
