@@ -30,6 +30,7 @@ from bench.peers.programs import make_once
 TABLE = Path(__file__).with_name("instructions.json")
 SOURCE = Path(__file__).parent / "peers" / "callgrind.c"
 FRAMES = 10_000
+SEGMENT = 1 << 20  # bytes of Kafka records whose times ascend, in batches of 128
 REPEATS = 4
 TOLERANCE = 0.05
 
@@ -38,7 +39,7 @@ def make_kernels() -> dict[str, tuple[Callable[[], object], int]]:
     """Return the calls, and the number of frames that each one reads."""
     from bench.workloads import nats_messages, thrift_calls
     from bench.workloads.irregular_records import make_segment
-    from bench.workloads.records_and_events import make_frames
+    from bench.workloads.records_and_events import make_frames, write_segment
     from wirescan import kafka, lumberjack, nats, thrift
     from wirescan.export.batches import iter_batches
     from wirescan.frames.to_arrow import to_batch
@@ -65,6 +66,12 @@ def make_kernels() -> dict[str, tuple[Callable[[], object], int]]:
                 count,
             ),
         }
+    segment = write_segment(2, "none", SEGMENT)
+    ascending = kafka.scan(segment.path)
+    kernels["kafka.records: ascending times"] = (
+        lambda: kafka.records(ascending, check=False),
+        segment.records,
+    )
     calls = thrift_calls.make_header_frames(FRAMES)
     kernels["thrift.scan"] = (lambda: thrift.scan(calls), FRAMES)
     chunk = next(nats_messages.make_chunks("capture", FRAMES))
