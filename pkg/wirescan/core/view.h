@@ -16,28 +16,15 @@
 
 enum { VIEW_INLINE = 12, VIEW_PREFIX = 4, VIEW_BYTES = 16 };
 
-/* Write the view of `used` bytes at `p`, without reading the bytes after them. */
-static __attribute__((noinline)) void put_last_view(char* out, const uint8_t* p, uint32_t used,
-                                                    uint32_t number, uint32_t offset) {
-    uint32_t words[4] = {used, 0, 0, 0};
-    if (used > VIEW_INLINE) {
-        memcpy(&words[1], p, VIEW_PREFIX);
-        words[2] = number;
-        words[3] = offset;
-    } else if (used) {
-        memcpy(&words[1], p, used);
-    }
-    memcpy(out, words, VIEW_BYTES);
-}
-
 /* Write the view of `used` bytes at `p`. `end` is the end of the readable bytes. `number` and
  * `offset` are for a string that is not inline. */
 static inline void put_view(char* out, const uint8_t* p, const uint8_t* end, uint32_t used,
                             uint32_t number, uint32_t offset) {
+    uint32_t words[4] = {0, 0, 0, 0};
 #if defined(__SSE2__)
     static const uint8_t covers[32] = {255, 255, 255, 255, 255, 255, 255, 255,
                                        255, 255, 255, 255, 255, 255, 255, 255};
-    if (__builtin_expect(end - p >= VIEW_BYTES, 1)) {
+    if (end - p >= VIEW_BYTES) {
         uint32_t held = used > VIEW_INLINE ? VIEW_PREFIX : used;
         uint64_t is_outside = 0 - (uint64_t)(used > VIEW_INLINE);
         uint64_t place = ((uint64_t)offset << 32 | number) & is_outside;
@@ -48,6 +35,14 @@ static inline void put_view(char* out, const uint8_t* p, const uint8_t* end, uin
         return;
     }
 #endif
+    words[0] = used;
+    if (used > VIEW_INLINE) {
+        memcpy(&words[1], p, VIEW_PREFIX);
+        words[2] = number;
+        words[3] = offset;
+    } else if (used) {
+        memcpy(&words[1], p, used);
+    }
     (void)end;
-    put_last_view(out, p, used, number, offset);
+    memcpy(out, words, VIEW_BYTES);
 }
