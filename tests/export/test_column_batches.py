@@ -211,13 +211,31 @@ def test_forged_counts_make_no_group_of_others_larger():
     assert max(map(len, groups)) <= 20
 
 
-def test_pairs_of_many_blocks_count():
+@pytest.mark.parametrize("through_rows", [True, False])
+def test_pairs_of_many_blocks_count(through_rows):
     pair = (b"", b"")
     raw = encode_batch([Record(i, 0, None, b"", [pair] * (i % 4)) for i in range(1000)])
     writer = ColumnWriter(kafka.RECORD)
     writer.add_sum("header_count")
+    if through_rows:
+        writer.add_numbers("size")  # a column that the fast kernel does not write
     format_of("kafka.records").write(kafka.scan(raw), writer, check=True, limits=Limits())
     assert writer.take_sum("header_count") == 1500
+
+
+@pytest.mark.parametrize("columns", [["headers"], ["headers", "size"]])
+@pytest.mark.parametrize("per_batch", [3, 50, 1500])
+def test_headers_stay_with_their_records(columns, per_batch):
+    records = [
+        Record(i, 0, None, b"v", [(b"h", b"%d" % i)] * (0 if i % 4 else i % 3)) for i in range(3000)
+    ]
+    raw = b"".join(
+        encode_batch(records[i : i + per_batch]) for i in range(0, len(records), per_batch)
+    )
+    (batch,) = iter_batches(raw, format="kafka.records", columns=columns)
+    assert batch["headers"].to_pylist() == [
+        [{"key": key, "value": value} for key, value in record.headers] for record in records
+    ]
 
 
 @pytest.mark.parametrize("columns", [FOUR, ["headers"], ["value"]])
@@ -345,9 +363,13 @@ def test_batches_have_about_the_given_bytes(codec):
     assert rows == [bytes(row.value) for row in wirescan.scan(raw, "kafka.records")]
 
 
+@pytest.mark.parametrize("extra", [[], ["size"]])
 @pytest.mark.parametrize("per_batch", [1, 7, 50, 127, 128, 129, 1000])
-def test_nulls_of_all_blocks_are_kept(per_batch):
-    """Blocks of rows begin at every bit of a byte of the bitmaps."""
+def test_nulls_of_all_blocks_are_kept(per_batch, extra):
+    """Blocks of rows begin at every bit of a byte of the bitmaps.
+
+    The fast kernel writes no column `size`, so with it the columns are made of rows.
+    """
     records = [
         Record(i, -1 if i % 5 == 0 else i, b"k" if i % 3 else None, None if i % 7 else b"v" * i)
         for i in range(1000)
@@ -356,7 +378,7 @@ def test_nulls_of_all_blocks_are_kept(per_batch):
         encode_batch(records[i : i + per_batch]) for i in range(0, len(records), per_batch)
     )
     for binary in ("view", "binary"):
-        (batch,) = iter_batches(raw, format="kafka.records", columns=FOUR, binary=binary)
+        (batch,) = iter_batches(raw, format="kafka.records", columns=FOUR + extra, binary=binary)
         assert batch["key"].to_pylist() == [record.key for record in records]
         assert batch["value"].to_pylist() == [record.value for record in records]
         assert batch["key"].null_count == sum(record.key is None for record in records)

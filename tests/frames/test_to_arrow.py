@@ -746,8 +746,9 @@ def test_buffers_above_2_gib_are_seen_through_windows(tmp_path):
                 b"%02d:" % number + b"x" * 37 if number < 9 else b"%02d:" % number + b"y" * 37
             )
         file.truncate(size)
+    mapped = memoryview(MappedFile(str(path)))
     table = make_table_by_hand(
-        [b"small buffer first" * 2, MappedFile(str(path))],
+        [b"small buffer first" * 2, mapped],
         [(0, 0, 20)] + [(1, spot, 40) for spot in spots[::-1]],
     )
     expected = [bytes(table.bytes(i, "value")) for i in range(len(table))]
@@ -759,10 +760,10 @@ def test_buffers_above_2_gib_are_seen_through_windows(tmp_path):
     assert [part.size for part in far.column(0).buffers()[2:]] == [40]  # only what is touched
     for binary in ("binary", "large_binary"):
         assert convert_table(table, ["value"], binary=binary).column(0).to_pylist() == expected
-    longest = make_table_by_hand([MappedFile(str(path))], [(0, 5, WINDOW - 1)])
+    longest = make_table_by_hand([mapped], [(0, 5, WINDOW - 1)])
     assert convert_table(longest, ["value"]).column(0).buffers()[2].size == WINDOW - 1
     with pytest.raises(ValueError, match="too long for a view"):
-        to_arrow.to_batch(make_table_by_hand([MappedFile(str(path))], [(0, 0, WINDOW)]), ["value"])
+        to_arrow.to_batch(make_table_by_hand([mapped], [(0, 0, WINDOW)]), ["value"])
 
 
 def test_more_than_2_gib_in_a_column_of_binary_is_refused(tmp_path):
@@ -770,7 +771,7 @@ def test_more_than_2_gib_in_a_column_of_binary_is_refused(tmp_path):
     path = tmp_path / "sparse"
     with open(path, "wb") as file:
         file.truncate(WINDOW)
-    table = make_table_by_hand([MappedFile(str(path))], [(0, 0, WINDOW - 1)] * 3)
+    table = make_table_by_hand([memoryview(MappedFile(str(path)))], [(0, 0, WINDOW - 1)] * 3)
     with pytest.raises(ValueError, match="column 'value' has more than 2147483647 bytes"):
         to_arrow.to_batch(table, ["value"], binary="binary")
 

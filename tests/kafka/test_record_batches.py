@@ -1,8 +1,10 @@
 """Kafka records: all code paths return equal rows, and no kernel reads outside its buffers."""
 
 import random
+from functools import partial
 
 import numpy as np
+import pyarrow as pa
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -13,29 +15,67 @@ from tests.laws.packages import PACKAGES
 from tests.strategies import kafka as strategies
 from tests.support import kafka_bytes as golden
 from tests.support.kafka_bytes import TIME, make_batch, make_record, make_varint
-from wirescan import Limits, kafka
+from wirescan import FrameTable, Limits, kafka
+from wirescan.core.column_writer import ColumnWriter
 from wirescan.core.loop import HEAD, spans
+from wirescan.files.source import MappedFile
+from wirescan.frames.scanned_columns import PlaceColumns
 from wirescan.kafka.encode.records import Record, encode_batch
 from wirescan.kafka.record_batches.scan import PATHS, open_records
 from wirescan.testing import laws
 
 
 def read_by_every_path(raw, check=True):
-    """Return the rows of the uncompressed batches, after a check that all paths agree on them."""
+    """Return the rows of the uncompressed batches, after a check that all paths agree on them.
+
+    The columns that a writer makes of them have the same values.
+    """
     batches = kafka.scan(raw, errors="mark", check=check)
     batches = batches[batches["codec"] == 0]
     counts = batches["record_count"].astype(np.int32)
-    results = [
-        open_records(
-            batches.rows, batches.buffers, spans(batches.rows), counts, check, Limits(), path=path
-        )
-        for path in PATHS
-    ]
+    open_all = partial(
+        open_records, batches.rows, batches.buffers, spans(batches.rows), counts, check, Limits()
+    )
+    results = [open_all(path=path) for path in PATHS]
     first_rows = results[0][0]
     for (rows, bad, fault), path in zip(results, PATHS):
         assert rows.tobytes() == first_rows.tobytes(), path
         assert (bad, fault) == (np.count_nonzero(rows["fault"]), 0), path
+    for kind in (pa.binary_view(), pa.binary(), pa.large_binary()):
+        assert_columns(open_all, FrameTable(batches.buffers, first_rows, ()), kind)
     return first_rows
+
+
+def assert_columns(open_all, table, kind):
+    """Assert that every path writes the columns of a table, unless one of its rows is bad."""
+    for path in PATHS:
+        writer = ColumnWriter(kafka.RECORD)
+        writer.add_sum("header_count")
+        writer.add_rows("headers", "header_count")
+        for name in ("parent", "timestamp", "offset"):
+            writer.add_numbers(name)
+        for name in ("value", "key"):
+            if kind == pa.binary_view():
+                writer.add_views(name)
+            else:
+                writer.add_gathered(name, large=kind == pa.large_binary())
+        open_all(path=path, writer=writer)
+        assert writer.failed == table.bad.any(), path
+        if writer.failed:
+            continue
+        assert len(writer) == len(table)
+        for name in ("parent", "timestamp", "offset"):
+            assert writer.take_numbers(name).tolist() == table[name].tolist(), (path, name)
+        for name in ("value", "key"):
+            column = PlaceColumns(writer).make_place(name, kind)
+            column.validate(full=True)
+            wanted = [getattr(row, name) for row in table]
+            assert column.to_pylist() == [None if x is None else bytes(x) for x in wanted], path
+        count = table["header_count"]
+        assert writer.take_sum("header_count") == count.sum()
+        numbers, rows = writer.take_rows("headers")
+        assert numbers.tolist() == np.flatnonzero(count).tolist(), path
+        assert rows.tobytes() == table.rows[count > 0].tobytes(), path
 
 
 def test_the_fast_paths_exist():
@@ -182,6 +222,28 @@ def test_varied_records_are_read_by_the_fast_paths(seed):
     for record in odd:
         raw = b"".join([*before, record, *after])
         read_by_every_path(make_batch(raw, len(before) + 1 + len(after)))
+
+
+def test_views_into_a_file_above_2_gib(tmp_path):
+    """Also of batches on both sides of a multiple of 1 GiB, where another window begins."""
+    window = 1 << 30
+    path = tmp_path / "sparse"
+    spots = [0, window - 90, 2 * window, 2 * window + 300, 3 * window - 100, (4 << 30) + 5]
+    raw = encode_batch([Record(i, TIME, b"key", b"value of %d" % i * 4) for i in range(3)])
+    with open(path, "wb") as file:
+        for spot in spots:
+            file.seek(spot)
+            file.write(raw)
+        file.truncate((5 << 30) + 123)
+    file = memoryview(MappedFile(str(path)))
+    batches = np.repeat(kafka.scan(raw).rows, len(spots))
+    batches["start"] = spots
+    counts = np.full(len(spots), 3, np.int32)
+    check = True
+    open_all = partial(open_records, batches, (file,), spans(batches), counts, check, Limits())
+    table = FrameTable((file,), open_all()[0], ())
+    assert table["offset"].tolist() == [0, 1, 2] * len(spots)
+    assert_columns(open_all, table, pa.binary_view())
 
 
 def test_rows_are_written_into_an_array_of_the_caller():

@@ -5,13 +5,13 @@ from wirescan.core.fault cimport (
     BAD_NULL, BAD_OFFSET, BAD_VARINT, BAD_VERSION, EMPTY, FILLER, Fault, LEFTOVER, LIMIT, LOST,
     NESTED, NOT_A_FRAME, OK, SHORT, TOO_LARGE, TRUNCATED, ZEROS)
 from wirescan.core.reader cimport (
-    Gaps, Reader, TOPS, VarintLayout, be16, be32, be64, enter, extract, gaps, join_groups, learn,
-    left, le16, le32, le64, lowest, matches, pack_pair, prefetch, sized, store_word, take, unknown,
-    unzigzag, varint32, varint64, zigzag32, zigzag64)
+    Gaps, Reader, TOPS, VIEW_BYTES, VarintLayout, be16, be32, be64, enter, extract, gaps,
+    join_groups, learn, left, le16, le32, le64, lowest, matches, pack_pair, prefetch, put_wide_view,
+    rarely, sized, store_word, take, unknown, unzigzag, varint32, varint64, zigzag32, zigzag64)
 from wirescan.core.checksum cimport crc32_of, crc32c_of
 from wirescan.core.loop cimport (
-    Context, Head, LIKELY, NestedScan, Parents, ReadRun, Readable, SOME, ScanState, SearchBudget,
-    UNDECIDED, VerifyFrame, add_each, charge_budget, charge_walk, find_intact_frame, is_inside,
-    locate_frame, may_walk, open_frames, open_rows, place, scan_buffer, scan_children, scan_frames,
-    scan_spans)
+    ColumnTargets, Context, Head, LIKELY, NestedScan, Parents, ReadColumns, ReadRun, Readable, SOME,
+    ScanState, SearchBudget, UNDECIDED, VerifyFrame, add_each, charge_budget, charge_walk,
+    find_intact_frame, is_inside, locate_frame, may_walk, open_frames, open_rows, place,
+    scan_buffer, scan_children, scan_frames, scan_spans)
 from wirescan.core.rows cimport Rows, begin_row

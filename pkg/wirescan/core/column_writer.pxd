@@ -1,6 +1,6 @@
-# Columns that are written from blocks of rows, while the rows and their payloads are in the caches.
+# Columns that a scan writes, from the bytes or from blocks of rows.
 from libc.stdint cimport int32_t, int64_t, uint8_t, uint64_t
-from wirescan.core.loop cimport Readable, RowSink
+from wirescan.core.loop cimport MOST_TARGETS, Readable, RowSink
 from wirescan.core.rows cimport Block, Rows
 
 cdef enum ColumnLayout:
@@ -20,6 +20,11 @@ cdef enum Failure:
     TOO_LONG                    # a byte string does not fit a view
     NO_MEMORY
 
+# A byte string in memory. As in a view, the size is in the first four of 16 bytes.
+cdef struct ByteString:
+    int32_t size                # -1 for a null
+    const uint8_t* at
+
 # One column of the output. `values` and `valid` are parts of the set's memory.
 cdef struct OutputColumn:
     ColumnLayout layout
@@ -29,7 +34,8 @@ cdef struct OutputColumn:
     char* values
     uint8_t* valid              # of a place: a bitmap of the rows that are not null
     size_t nulls
-    int32_t signs               # of a place: negative if a size in the last block is
+    char* strings               # of gathered bytes: the ByteStrings of a block
+    size_t strings_bytes
     char* data                  # gathered bytes, or kept rows
     size_t data_bytes           # bytes allocated
     char* numbers               # int64: the number of each kept row
@@ -55,6 +61,10 @@ cdef struct ColumnSet:
     size_t buffer_count
     size_t buffer_bytes         # bytes of the buffers that rows may point to
     const Window* windows
+    int targets[MOST_TARGETS]   # the column of each of the ColumnTargets, or NO_COLUMN
+    size_t target_count
+    int kept_column             # the column of whole rows that a ReadColumns keeps, or NO_COLUMN
+    int parent_column           # that of the Head's parents, or NO_COLUMN
     bint has_bad_rows           # the places of bad rows are null; otherwise a bad row is a failure
     Failure failure
     size_t failed_row           # the row that cannot be written

@@ -1,8 +1,10 @@
 # cython: boundscheck=False, wraparound=False, cdivision=True
 """Columns of rows, in the layouts of Arrow, written while a scan reads the rows.
 
-A scan that has a `ColumnWriter` keeps only a block of rows. When the block is full, its columns are
-written: the rows and the bytes that they point to are still in the processor's caches then.
+A scan that has a `ColumnWriter` makes no table. Where a kernel writes all columns that are wanted,
+it writes them without a row: see `ReadColumns`. Otherwise the scan keeps only a block of rows. When
+the block is full, its columns are written: the rows and the bytes that they point to are still in
+the processor's caches then.
 
 Source: Apache Arrow columnar format 1.4, "Validity bitmaps", "Variable-size Binary Layout" and
 "Variable-size Binary View Layout".
@@ -13,27 +15,25 @@ from libc.stdint cimport int32_t, int64_t, uint8_t, uint16_t, uint32_t, uint64_t
 from libc.stdlib cimport calloc, free
 from libc.string cimport memcpy, memset
 from wirescan.core.fault cimport Fault
-from wirescan.core.loop cimport Head, Readable, RowSink, WRITE_ROWS, is_inside, locate_frame
+from wirescan.core.loop cimport (
+    ColumnTargets, Head, MOST_TARGETS, ReadColumns, Readable, RowSink, WRITE_ROWS,
+    is_inside, locate_frame)
+from wirescan.core.reader cimport (
+    PLACE_MASKS, Reader, VIEW_BYTES, VIEW_MASKS, put_view, rarely)
 from wirescan.core.rows cimport Block, Rows, adopt_memory, allocate_memory, free_memory
 from wirescan.core.writer cimport copy_bytes
 from wirescan.core.rows import addresses
-
-cdef extern from "view.h":
-    enum:
-        VIEW_BYTES
-    void put_view(char* out, const uint8_t* p, const uint8_t* end, uint32_t used, uint32_t number,
-                  uint32_t offset) noexcept nogil
-
-cdef extern from "bits.h":
-    bint rarely(bint condition) noexcept nogil
 
 cdef enum:
     # Columns of a Head, by their bytes.
     START_AT = 0
     FRAME_SIZE_AT = 8
+    PARENT_AT = 16
     BUFFER_AT = 20
     FAULT_AT = 23
     MOST_COLUMNS = 64
+    NO_COLUMN = -1
+    MOST_AT_ONCE = 1024             # rows of a block: their bytes fit a second-level cache
     ALIGNMENT = 64                  # of each column, as Arrow recommends
     LARGEST_OFFSET = 0x7fffffff     # of gathered bytes with 32-bit offsets
     # Offsets in a view have 31 bits. So the windows of a large buffer begin at multiples of 1 GiB,
@@ -122,6 +122,18 @@ cdef bint grow_data(ColumnSet* set, OutputColumn* column, size_t size, size_t ro
     return grow_memory(&column.data, &column.data_bytes, column.used, max(larger, size))
 
 
+cdef bint grow_strings(ColumnSet* set) noexcept nogil:
+    # Make the strings of a block fit, for each column of gathered bytes.
+    cdef OutputColumn* column
+    cdef size_t i
+    for i in range(set.column_count):
+        column = set.columns + i
+        if column.layout == GATHERED and not grow_memory(
+                &column.strings, &column.strings_bytes, 0, MOST_AT_ONCE * sizeof(ByteString)):
+            return False
+    return True
+
+
 cdef inline int32_t read_size(const char* row, size_t at) noexcept nogil:
     # Return an int32 column of a row, such as the size of a place. -1 for a bad row: its places are
     # null.
@@ -177,19 +189,24 @@ cdef void set_bits(uint8_t* bitmap, size_t first, size_t count) noexcept nogil:
         memset(bitmap + at, 0xff, ((first + count + 7) >> 3) - at)
 
 
-cdef void write_validity(OutputColumn* column, const char* row, size_t stride, size_t first,
-                         size_t count) noexcept nogil:
-    # Write the bit of each row: 0 where the size is negative. Most blocks have no null. In the
-    # others no branch depends on the rows, because nulls follow no order.
+cdef void write_validity(OutputColumn* column, char* sizes, size_t first, size_t count,
+                         bint has_null) noexcept nogil:
+    # Write the bit of each row: 0 where the size is negative, which becomes 0. A size is the first
+    # int32 of a view, or of a ByteString. Most blocks have no null. In the others no branch depends
+    # on the rows, because nulls follow no order.
     cdef uint8_t* out = column.valid + (first >> 3)
-    cdef size_t size_at = column.size_at, nulls = 0, i
+    cdef size_t nulls = 0, i
     cdef uint32_t used = first & 7, bits, null
-    if column.signs >= 0:
+    cdef int32_t size
+    if not has_null:
         set_bits(column.valid, first, count)
         return
     bits = out[0] & ((1 << used) - 1)
     for i in range(count):
-        null = <uint32_t>read_size(row + i * stride, size_at) >> 31
+        memcpy(&size, sizes + i * VIEW_BYTES, sizeof(size))
+        null = <uint32_t>size >> 31
+        size &= ~(size >> 31)
+        memcpy(sizes + i * VIEW_BYTES, &size, sizeof(size))
         bits |= (null ^ 1) << used
         nulls += null
         used += 1
@@ -205,7 +222,8 @@ cdef inline bint put_views(ColumnSet* set, OutputColumn* column, const char* row
                            bint can_be_bad) noexcept nogil:
     # Copies of what the loop reads again and again, because its stores could change the originals.
     # The head is read column by column: a copy of it would go through memory.
-    cdef char* out = column.values + set.count * VIEW_BYTES
+    cdef char* views = column.values + set.count * VIEW_BYTES
+    cdef char* out = views
     cdef size_t stride = set.stride, place_at = column.at, size_at = column.size_at, i
     cdef Readable buffer = Readable(NULL, NULL)
     cdef Window window = Window(0, 0)
@@ -233,17 +251,18 @@ cdef inline bint put_views(ColumnSet* set, OutputColumn* column, const char* row
             if size >= 0:
                 return fail(set, OUTSIDE, i)
             memset(out, 0, VIEW_BYTES)      # a null may point anywhere
+            memcpy(out, &size, sizeof(size))
         elif rarely(used >= WINDOW):
             return fail(set, TOO_LONG, i)
         else:
             start += at
             inside = start - window.low
-            put_view(out, buffer.at + start, buffer.end, used,
+            put_view(out, buffer.at + start, buffer.end, used, <uint32_t>(size >> 31),
                      <uint32_t>(window.number + (inside >> WINDOW_BITS)),
                      <uint32_t>(inside & (WINDOW - 1)))
         out += VIEW_BYTES
         row += stride
-    column.signs = signs
+    write_validity(column, views, set.count, count, signs < 0)
     return True
 
 
@@ -255,49 +274,80 @@ cdef bint write_views(ColumnSet* set, OutputColumn* column, const char* row,
     return put_views(set, column, row, count, False)
 
 
-cdef bint write_gathered(ColumnSet* set, OutputColumn* column, const char* rows,
-                         size_t count) noexcept nogil:
-    # Offsets are written after the bytes of all rows of the block are known to fit.
-    cdef const char* row = rows
-    cdef Head head
-    cdef const uint8_t* frame
-    cdef uint32_t at
-    cdef int32_t size, signs = 0
-    cdef size_t i, total = column.used
+cdef bint gather(ColumnSet* set, OutputColumn* column, size_t count, bint has_null) noexcept nogil:
+    # Write the bytes of the column's `strings`, and the offsets after them.
+    cdef const ByteString* strings = <const ByteString*>column.strings
     cdef int64_t* wide = <int64_t*>column.values + set.count + 1
     cdef int32_t* narrow = <int32_t*>column.values + set.count + 1
-    # Sizes may be forged, so all rows are validated before memory is allocated for them.
+    cdef size_t i, total = column.used
+    cdef uint8_t* out
+    write_validity(column, column.strings, set.count, count, has_null)
+    # Sizes may be forged, so memory is allocated after all of them were validated.
     for i in range(count):
-        row = rows + i * set.stride
-        size = read_size(row, column.size_at)
-        signs |= size
-        if size > 0:
-            at = read_place(row, column.at)
-            head = read_head(row)
-            frame = locate_frame(&head, set.buffers, set.buffer_count)
-            if frame is NULL or not is_inside(&head, at, size):
-                return fail(set, OUTSIDE, i)
-            total += <size_t>size
-    column.signs = signs
+        total += <size_t>strings[i].size
     if column.width == 4 and total > LARGEST_OFFSET:
         return fail(set, TOO_MANY_BYTES, 0)
     if not grow_data(set, column, total, set.count + count):
         return fail(set, NO_MEMORY, 0)
     if set.count == 0:
         memset(column.values, 0, column.width)
+    out = <uint8_t*>column.data
+    total = column.used
     for i in range(count):
-        row = rows + i * set.stride
-        size = read_size(row, column.size_at)
-        if size > 0:
-            head = read_head(row)
-            frame = set.buffers[head.buffer].at + head.start + read_place(row, column.at)
-            copy_bytes(<uint8_t*>column.data + column.used, frame, <size_t>size)
-            column.used += <size_t>size
+        copy_bytes(out + total, strings[i].at, <size_t>strings[i].size)
+        total += <size_t>strings[i].size
         if column.width == 4:
-            narrow[i] = <int32_t>column.used
+            narrow[i] = <int32_t>total
         else:
-            wide[i] = <int64_t>column.used
+            wide[i] = <int64_t>total
+    column.used = total
     return True
+
+
+cdef bint gather_views(ColumnSet* set, OutputColumn* column, const uint8_t* low, size_t count,
+                       bint has_null) noexcept nogil:
+    # Gather the bytes of views that have the place of each string. They are replaced.
+    cdef ByteString* strings = <ByteString*>column.strings
+    cdef size_t i
+    for i in range(count):
+        # The last of the four numbers in a view is the offset.
+        strings[i].at = low + (<const uint32_t*>column.strings)[4 * i + 3]
+    return gather(set, column, count, has_null)
+
+
+cdef bint write_gathered(ColumnSet* set, OutputColumn* column, const char* row,
+                         size_t count) noexcept nogil:
+    cdef ByteString* strings = <ByteString*>column.strings
+    cdef Head head
+    cdef const uint8_t* frame
+    cdef uint32_t at
+    cdef int32_t size, signs = 0
+    cdef size_t i
+    for i in range(count):
+        size = read_size(row, column.size_at)
+        signs |= size
+        strings[i].size = size
+        strings[i].at = NULL
+        if size > 0:
+            at = read_place(row, column.at)
+            head = read_head(row)
+            frame = locate_frame(&head, set.buffers, set.buffer_count)
+            if frame is NULL or not is_inside(&head, at, size):
+                return fail(set, OUTSIDE, i)
+            strings[i].at = frame + at
+        row += set.stride
+    return gather(set, column, count, signs < 0)
+
+
+cdef bint grow_kept(ColumnSet* set, OutputColumn* column, size_t count) noexcept nogil:
+    # Make `count` more kept rows fit.
+    cdef size_t n = column.used
+    if n + count <= column.fits:
+        return True
+    column.fits = n + count + (n >> 1)
+    return (grow_memory(&column.data, &column.data_bytes, n * set.stride, column.fits * set.stride)
+            and grow_memory(&column.numbers, &column.numbers_bytes, n * sizeof(int64_t),
+                            column.fits * sizeof(int64_t)))
 
 
 cdef bint keep_rows(ColumnSet* set, OutputColumn* column, const char* row,
@@ -306,14 +356,9 @@ cdef bint keep_rows(ColumnSet* set, OutputColumn* column, const char* row,
     cdef size_t i, n
     for i in range(count):
         if read_size(row, column.at) > 0:
+            if not grow_kept(set, column, 1):
+                return fail(set, NO_MEMORY, i)
             n = column.used
-            if n == column.fits:
-                column.fits = 64 + n + (n >> 1)
-                if not (grow_memory(&column.data, &column.data_bytes, n * set.stride,
-                                    column.fits * set.stride)
-                        and grow_memory(&column.numbers, &column.numbers_bytes,
-                                        n * sizeof(int64_t), column.fits * sizeof(int64_t))):
-                    return fail(set, NO_MEMORY, i)
             memcpy(column.data + n * set.stride, row, set.stride)
             (<int64_t*>column.numbers)[n] = <int64_t>(set.count + i)
             column.used += 1
@@ -355,11 +400,82 @@ cdef bint write_rows(void* sink, Rows* rows) noexcept nogil:
         if set.failure:
             set.failed_column = i
             return False
-        if column.layout == VIEWS or column.layout == GATHERED:
-            write_validity(column, rows.at, set.stride, set.count, count)
     set.count += count
     rows.count = 0
     return True
+
+
+cdef bint aim_targets(ColumnSet* set, ColumnTargets* targets, size_t count) noexcept nogil:
+    # Point to where the next `count` rows go. Return False if there is no memory for them.
+    cdef OutputColumn* column
+    cdef size_t i
+    memset(targets, 0, sizeof(ColumnTargets))
+    for i in range(set.target_count):
+        if set.targets[i] == NO_COLUMN:
+            continue
+        column = set.columns + set.targets[i]
+        targets.masks[i] = VIEW_MASKS
+        if column.layout == GATHERED:
+            targets.values[i] = column.strings
+            targets.masks[i] = PLACE_MASKS
+        elif column.layout != SUMMED:
+            targets.values[i] = column.values + set.count * column.width
+    if set.kept_column != NO_COLUMN:
+        column = set.columns + set.kept_column
+        # A kernel without branches writes each row, and then counts those that it keeps.
+        if not grow_kept(set, column, count + 1):
+            return fail(set, NO_MEMORY, 0)
+        targets.kept = column.data + column.used * set.stride
+        targets.kept_numbers = <int64_t*>column.numbers + column.used
+        targets.number = <int64_t>set.count
+    return True
+
+
+cdef bint finish_targets(ColumnSet* set, const ColumnTargets* targets, size_t count,
+                         int32_t parent) noexcept nogil:
+    # Complete the columns after the frames of one parent were written.
+    cdef OutputColumn* column
+    cdef size_t i
+    for i in range(set.target_count):
+        if set.targets[i] == NO_COLUMN:
+            continue
+        column = set.columns + set.targets[i]
+        if column.layout == SUMMED:
+            column.used += targets.sums[i]
+        elif column.layout == VIEWS:
+            write_validity(column, targets.values[i], set.count, count, targets.nulls[i] != 0)
+        elif column.layout == GATHERED and not gather_views(
+                set, column, targets.low, count, targets.nulls[i] != 0):
+            return False
+    if set.kept_column != NO_COLUMN:
+        set.columns[set.kept_column].used += targets.kept_count
+    if set.parent_column != NO_COLUMN:
+        for i in range(count):
+            (<int32_t*>set.columns[set.parent_column].values)[set.count + i] = parent
+    return True
+
+
+cdef size_t write_columns(void* sink, ReadColumns read, Reader* r, size_t max_rows,
+                          const void* parent, const Readable* buffer, const Head* span,
+                          bint ahead) noexcept nogil:
+    cdef ColumnSet* set = <ColumnSet*>sink
+    cdef const Window* window = set.windows + span.buffer
+    cdef ColumnTargets targets
+    cdef int64_t first = (span.start - window.low) >> WINDOW_BITS
+    cdef int64_t low = window.low + (first << WINDOW_BITS)
+    cdef size_t count = min(min(max_rows, <size_t>MOST_AT_ONCE), set.max_rows - set.count)
+    # All views of these frames are in one window.
+    if (set.failure or span.start + <int64_t>span.size - low > WINDOW_BYTES
+            or not grow_columns(set, set.count + count)
+            or not aim_targets(set, &targets, count)):
+        return 0
+    targets.low = buffer.at + low
+    targets.window = <uint32_t>(window.number + first)
+    count = read(r, &targets, count, parent, buffer, span, ahead)
+    if not finish_targets(set, &targets, count, span.parent):
+        return 0
+    set.count += count
+    return count
 
 
 cdef Block take_memory(char** at, size_t bytes, size_t size):
@@ -393,8 +509,10 @@ cdef class ColumnWriter(RowSink):
         if self.set.columns is NULL:
             raise MemoryError("no memory for columns")
         self.write = write_rows
+        self.write_columns = write_columns
         self.argument = &self.set
         self.set.stride = dtype.itemsize
+        self.set.kept_column = self.set.parent_column = NO_COLUMN
         self.dtype = dtype
         self.slots = {}
         self.buffers = ()
@@ -407,6 +525,7 @@ cdef class ColumnWriter(RowSink):
         for i in range(self.set.column_count):
             free_memory(self.set.columns[i].data, self.set.columns[i].data_bytes)
             free_memory(self.set.columns[i].numbers, self.set.columns[i].numbers_bytes)
+            free_memory(self.set.columns[i].strings, self.set.columns[i].strings_bytes)
         free(self.set.columns)
         free_memory(self.set.memory, self.set.bytes)
 
@@ -485,9 +604,31 @@ cdef class ColumnWriter(RowSink):
         self.set.windows = <const Window*>&window_view[0]
         self.set.buffer_bytes = int(np.maximum(ranges[:, 1] - ranges[:, 0], 0).sum())
         self.set.max_rows = max_rows
-        if not grow_columns(&self.set, min(max(expected, <size_t>1), max_rows)):
+        if not (grow_columns(&self.set, min(max(expected, <size_t>1), max_rows))
+                and grow_strings(&self.set)):
             raise MemoryError(f"no memory for the columns of {expected} rows")
         return 0
+
+    cdef bint aim(self, values, sums) except -1:
+        cdef OutputColumn* column
+        cdef size_t i, found = 0
+        slots = [*values, *((SUMMED, count) for count in sums)]
+        if len(slots) > MOST_TARGETS:
+            raise ValueError(f"at most {MOST_TARGETS} columns are read without rows")
+        for i, slot in enumerate(slots):
+            self.set.targets[i] = self.slots.get(slot, NO_COLUMN)
+            found += self.set.targets[i] != NO_COLUMN
+        self.set.target_count = len(slots)
+        kept = {self.dtype.fields[count][1] for count in sums}
+        for i in range(self.set.column_count):
+            column = self.set.columns + i
+            if column.layout == KEPT_ROWS and {column.at} == kept:
+                self.set.kept_column = <int>i
+                found += 1
+            elif column.layout == NUMBERS and column.at == PARENT_AT:
+                self.set.parent_column = <int>i
+                found += 1
+        return found == self.set.column_count
 
     cdef int end(self, Fault fault) except -1:
         if fault:

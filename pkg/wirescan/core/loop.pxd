@@ -12,12 +12,8 @@ from libc.stdint cimport int32_t, int64_t, uint8_t, uint16_t, uint32_t, uint64_t
 from libc.string cimport memset
 from wirescan.core.fault cimport (
     BAD_COUNT, BAD_LENGTH, FILLER, Fault, LIMIT, NOT_A_FRAME, OK, SHORT, TRUNCATED, ZEROS)
-from wirescan.core.reader cimport Reader, prefetch
+from wirescan.core.reader cimport Reader, ViewMask, prefetch, rarely
 from wirescan.core.rows cimport RowBlock, Rows, begin_row, grow_rows
-
-cdef extern from "bits.h":
-    # Returns the condition. The compiler optimizes for the case that it does not hold.
-    bint rarely(bint condition) noexcept nogil
 
 # The columns that every frame table begins with.
 cdef struct Head:
@@ -105,6 +101,29 @@ ctypedef size_t (*ReadRun)(Reader* r, char* rows, size_t max_rows, const void* p
                            const Readable* buffer, const Head* span, bint ahead,
                            bint past) noexcept nogil
 
+# Where a ReadColumns writes. The protocol package numbers its columns. The pointers are to the next
+# value, and NULL for a column that is not wanted.
+cdef enum:
+    MOST_TARGETS = 8
+
+cdef struct ColumnTargets:
+    char* values[MOST_TARGETS]      # of numbers, or the views of byte strings
+    const ViewMask* masks[MOST_TARGETS]     # of views
+    uint32_t nulls[MOST_TARGETS]    # of byte strings: not 0 afterwards if one is null
+    uint64_t sums[MOST_TARGETS]     # of numbers: what they add up to
+    const uint8_t* low              # a view has the distance of its bytes from this address
+    uint32_t window                 # and this number of a buffer
+    char* kept                      # whole rows, of the frames that have a list
+    int64_t* kept_numbers           # and their numbers
+    size_t kept_count
+    int64_t number                  # of the next frame
+
+# Optional, for speed: as a ReadRun, but write columns instead of rows. The view of a null has the
+# size -1. Return the number of frames.
+ctypedef size_t (*ReadColumns)(Reader* r, ColumnTargets* targets, size_t max_rows,
+                               const void* parent, const Readable* buffer, const Head* span,
+                               bint ahead) noexcept nogil
+
 # Optional: verify the parent itself, for example its checksum. This is called once, when the parent
 # is opened, with its row and the buffer that holds it.
 ctypedef Fault (*VerifyFrame)(const void* parent, const Readable* buffer) noexcept nogil
@@ -115,6 +134,12 @@ ctypedef size_t (*CloseFrame)(const void* parent, char* rows, size_t count) noex
 
 # Optional: take the rows that were read, and remove them from `rows`. Return False to end the scan.
 ctypedef bint (*WriteRows)(void* sink, Rows* rows) noexcept nogil
+
+# Optional: take frames as columns. The arguments after `read` are those of `read`. Return the
+# number of frames, 0 where the next one has to become a row.
+ctypedef size_t (*WriteColumns)(void* sink, ReadColumns read, Reader* r, size_t max_rows,
+                                const void* parent, const Readable* buffer, const Head* span,
+                                bint ahead) noexcept nogil
 
 cdef enum:
     WRITE_ROWS = 128        # a WriteRows gets about so many rows at a time
@@ -215,8 +240,10 @@ cdef struct NestedScan:
     ReadRun run             # or NULL
     VerifyFrame verify      # or NULL
     bint past               # there will be more rows than the caches hold
+    ReadColumns columns     # or NULL
     WriteRows write         # or NULL
-    void* sink              # its argument
+    WriteColumns write_columns  # not NULL where `columns` is not
+    void* sink              # the argument of both
 
 # Add the rows inside one row of a table. `frame` is the first byte of that row's frame, which is
 # whole, and `number` is the row's number. Places in the row may be outside its frame, because rows
@@ -243,7 +270,11 @@ ctypedef Fault (*RunNestedScan)(const NestedScan* nested, Rows* rows) noexcept n
 # Takes the rows of a scan, block by block, so that no table of them is made.
 cdef class RowSink:
     cdef WriteRows write
-    cdef void* argument             # of `write`
+    cdef WriteColumns write_columns
+    cdef void* argument             # of both
+    # Note the columns that a ReadColumns writes, and those that it adds up, in the order of
+    # ColumnTargets: their names. Return whether these are all that are wanted.
+    cdef bint aim(self, values, sums) except -1
     # Begin a scan of buffers. readable: their `addresses`. ranges: int64 array of shape (n, 2), the
     # first byte and the end of what is used of each buffer. expected: the probable number of rows.
     cdef int begin(self, buffers, const uint64_t[:, ::1] readable, ranges, size_t expected,
@@ -259,7 +290,8 @@ cdef object scan_frames(buffer, dtype, RunScan run, bint resync, bint more, limi
                         resume=*, void* memory=*)
 cdef object scan_spans(buffers, spans, dtype, RunScan run, bint resync, limits, bint more=*)
 cdef object open_frames(outer, buffers, spans, counts, dtype, RunNestedScan open, ReadRun run,
-                        VerifyFrame verify, limits, into=*, RowSink sink=*)
+                        VerifyFrame verify, limits, into=*, RowSink sink=*,
+                        ReadColumns columns=*, values=*, sums=*)
 
 cdef object open_rows(outer, buffers, dtype, size_t expected, RunParents run, const void* context,
                       limits, counts=*)
@@ -609,6 +641,14 @@ cdef inline Fault scan_children(const NestedScan* nested, Rows* rows, size_t str
         first = rows.count
         owed = nested.count[i]
         while True:
+            # Columns are written in the order of the frames, so no row may be left to write.
+            if (nested.columns is not NULL and not refused and owed > 0
+                    and rows.count == 0):
+                count = nested.write_columns(nested.sink, nested.columns, &r, <size_t>owed, parent,
+                                             buffer, span, nested.verify is not NULL)
+                owed -= <int64_t>count
+                if count:
+                    continue
             if nested.run is not NULL and not refused and owed > 0:
                 count = nested.run(&r, rows.at + rows.count * stride,
                                    min(rows.capacity - rows.count, <size_t>owed), parent, buffer,

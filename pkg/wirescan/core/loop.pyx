@@ -61,6 +61,9 @@ cdef class RowSink:
                    size_t max_rows) except -1:
         raise NotImplementedError("a RowSink has no columns; use a ColumnWriter")
 
+    cdef bint aim(self, values, sums) except -1:
+        return False
+
     cdef int end(self, Fault fault) except -1:
         return 0
 
@@ -471,7 +474,8 @@ cdef RowBlock open_shares(const NestedScan* nested, RunNestedScan open, spans, d
 
 
 cdef object open_frames(outer, buffers, spans, counts, dtype, RunNestedScan open, ReadRun run,
-                        VerifyFrame verify, limits, into=None, RowSink sink=None):
+                        VerifyFrame verify, limits, into=None, RowSink sink=None,
+                        ReadColumns columns=NULL, values=(), sums=()):
     """Return (rows, bad, fault) for the frames inside spans.
 
     rows: array of one row for each frame. bad: number of bad rows. fault: LIMIT where there were
@@ -488,6 +492,9 @@ cdef object open_frames(outer, buffers, spans, counts, dtype, RunNestedScan open
         buffers.
     into: array for the rows; default is a new one.
     sink: RowSink, which takes the rows: then the result has none of them.
+    columns: reads frames into the columns of a sink, if it writes all that are wanted.
+    values, sums: the names of the columns that `columns` writes, and of those that it adds up, in
+        the order of `ColumnTargets`.
 
     Several threads open many bytes, as `parallel.choose_threads` says. The result does not depend
     on their number.
@@ -532,7 +539,7 @@ cdef object open_frames(outer, buffers, spans, counts, dtype, RunNestedScan open
         nested = NestedScan(
             span, &count_view[0], n, <const char*>&outer_bytes[0], outer.dtype.itemsize,
             <const Readable*>&buffer_view[0, 0], run, verify,
-            sink is None and claimed * dtype.itemsize >= PAST, NULL, NULL)
+            sink is None and claimed * dtype.itemsize >= PAST, NULL, NULL, NULL, NULL)
     if sink is None and n > 1:
         threads = choose_threads(total)
         if threads > 1:
@@ -550,6 +557,9 @@ cdef object open_frames(outer, buffers, spans, counts, dtype, RunNestedScan open
         if sink is not None:
             nested.write = sink.write
             nested.sink = sink.argument
+            if columns is not NULL and sink.aim(values, sums):
+                nested.columns = columns
+                nested.write_columns = sink.write_columns
         with nogil:
             fault = open(&nested, &block.rows)
             store_fence()

@@ -32,6 +32,24 @@ cdef extern from "bits.h":
     void store_fence() noexcept nogil
     # The address may be outside the buffer: a prefetch does not fault.
     void prefetch(const uint8_t* address) noexcept nogil
+    # Returns the condition. The compiler optimizes for the case that it does not hold.
+    bint rarely(bint condition) noexcept nogil
+
+cdef extern from "view.h":
+    enum:
+        VIEW_BYTES
+    # Writes the view of a byte string, from whose start 16 bytes can be read.
+    # `null` is all ones for a null, whose size becomes -1, or else 0. With PLACE_MASKS the view has
+    # the place of a short string too.
+    ctypedef struct ViewMask:
+        pass
+    const ViewMask* VIEW_MASKS
+    const ViewMask* PLACE_MASKS
+    void put_wide_view(char* out, const ViewMask* masks, const uint8_t* p, uint32_t used,
+                       uint32_t null, uint32_t number, uint32_t offset) noexcept nogil
+    # The same for bytes near `end`, the end of the readable bytes.
+    void put_view(char* out, const uint8_t* p, const uint8_t* end, uint32_t used, uint32_t null,
+                  uint32_t number, uint32_t offset) noexcept nogil
 
 cdef extern from *:
     """

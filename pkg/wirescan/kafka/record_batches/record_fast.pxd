@@ -6,8 +6,9 @@
 # that depends on the size of a varint. `read_short_records` alternates between the two.
 from libc.string cimport memcpy
 from wirescan.core cimport (
-    Head, Readable, Reader, TOPS, VarintLayout, extract, int64_t, join_groups, le64, learn, lowest,
-    matches, pack_pair, prefetch, store_word, uint8_t, uint32_t, uint64_t, unknown, unzigzag)
+    ColumnTargets, Head, Readable, Reader, TOPS, VIEW_BYTES, VarintLayout, extract, int64_t,
+    join_groups, le64, learn, lowest, matches, pack_pair, prefetch, put_wide_view, rarely,
+    store_word, uint8_t, uint32_t, uint64_t, unknown, unzigzag)
 from wirescan.kafka.record_batches.rows cimport Batch, LOG_APPEND_TIME, Record
 
 cdef enum:
@@ -18,15 +19,30 @@ cdef enum:
     CHANGES = 6
     FEW = 8                        # records that are not worth learning layouts
     VARIED = 256                    # varied records that are read before the next layout is tried
-    # Varints of more than four bytes are left to record.pxd, except in timestamps.
-    SHORT_ENDS = 0x80808080         # the top bits of four bytes
-    SHORT_BITS = 32                 # their number of bits
+    # The loops leave long varints to record.pxd, except timestamps. TOO_LONG are the bits of the
+    # number of a varint's last bit that are set after more than four bytes, or without an end.
+    # OVER_THREE and NO_END are those after more than three bytes, and without an end.
+    TOO_LONG = 0x60
+    OVER_THREE = 0x20
+    NO_END = 0x40
     ODD_COUNT = 0x81                # bits of a header count that is negative or has two bytes
+
+# The columns that `read_columns` writes, by their numbers in ColumnTargets. scan.pyx has the names.
+cdef enum:
+    OFFSET_TARGET
+    TIMESTAMP_TARGET
+    KEY_TARGET
+    VALUE_TARGET
+    HEADER_COUNT_TARGET
 
 # The records of one batch that are left to read, and what their rows share.
 cdef struct Run:
+    # The next row and the end of the rows, or for columns the number of the next record and of all.
+    # Loops count one of them, because a second counter would cost 3 % of the time.
     char* row
-    const char* stop                # end of the rows
+    const char* stop
+    size_t count
+    size_t most
     const uint8_t* start            # of the next record
     const uint8_t* limit            # no record of these loops ends after it
     const uint8_t* base             # first byte of the buffer
@@ -34,41 +50,90 @@ cdef struct Run:
     uint64_t base_offset
     uint64_t base_timestamp
     uint64_t delta_mask             # 0 where all records have the batch's timestamp
-    size_t distance                 # bytes to prefetch ahead, or 0
+    size_t distance                 # bytes to prefetch ahead
+
+
+# A byte string in a record. One that is null has no bytes.
+cdef struct Place:
+    uint64_t at
+    uint64_t size
+    uint64_t null                   # all ones for null, else 0
 
 
 cdef inline void store_record(
-        const Run* run, bint past, const uint8_t* end, uint32_t body, uint64_t timestamp,
-        uint64_t offset, uint64_t key, uint64_t value, uint64_t headers) noexcept nogil:
-    # Store the columns of a Record. `key` and `value` are pairs of 32-bit columns: place and size.
-    # `headers` is a pair too: place and count.
-    cdef char* row = run.row
+        char* row, const Run* run, bint past, const uint8_t* end, uint32_t body, uint64_t timestamp,
+        uint64_t offset, const Place* key, const Place* value, uint32_t headers_at,
+        uint32_t header_count) noexcept nogil:
+    # Store the columns of a Record. The size of a null is -1 there.
     store_word(row, <uint64_t>(run.start - run.base), past)
     store_word(row + 8, pack_pair(<uint32_t>(end - run.start), body), past)
     store_word(row + 16, run.head_word, past)
     store_word(row + 24, run.base_offset + offset, past)
     store_word(row + 32, run.base_timestamp + (timestamp & run.delta_mask), past)
-    store_word(row + 40, pack_pair(<uint32_t>key, <uint32_t>value), past)
-    store_word(row + 48, pack_pair(<uint32_t>headers, <uint32_t>(key >> 32)), past)
-    store_word(row + 56, pack_pair(<uint32_t>(value >> 32), <uint32_t>(headers >> 32)), past)
+    store_word(row + 40, pack_pair(<uint32_t>key.at, <uint32_t>value.at), past)
+    store_word(row + 48, pack_pair(headers_at, <uint32_t>(key.size | key.null)), past)
+    store_word(row + 56, pack_pair(<uint32_t>(value.size | value.null), header_count), past)
+
+
+cdef inline void store_string(ColumnTargets* targets, size_t i, const Run* run,
+                              const Place* place) noexcept nogil:
+    # The loops stop before the last bytes of the buffer, so a whole view can be read.
+    cdef const uint8_t* p = run.start + place.at
+    cdef char* views = targets.values[i]
+    if views is not NULL:
+        put_wide_view(views + run.count * VIEW_BYTES, targets.masks[i], p, <uint32_t>place.size,
+                      <uint32_t>place.null, targets.window, <uint32_t>(p - targets.low))
+    targets.nulls[i] |= <uint32_t>place.null
+
+
+cdef inline void store_columns(
+        const Run* run, ColumnTargets* targets, uint64_t timestamp, uint64_t offset,
+        const Place* key, const Place* value) noexcept nogil:
+    # Store the columns that are wanted.
+    cdef char* offsets = targets.values[OFFSET_TARGET]
+    cdef char* timestamps = targets.values[TIMESTAMP_TARGET]
+    if offsets is not NULL:
+        store_word(offsets + run.count * 8, run.base_offset + offset, False)
+    if timestamps is not NULL:
+        store_word(timestamps + run.count * 8,
+                   run.base_timestamp + (timestamp & run.delta_mask), False)
+    store_string(targets, KEY_TARGET, run, key)
+    store_string(targets, VALUE_TARGET, run, value)
 
 
 cdef inline void prefetch_record(const Run* run) noexcept nogil:
-    if run.distance:
-        prefetch(run.start + run.distance)
-        prefetch(run.start + run.distance + 64)
+    prefetch(run.start + run.distance)
+    prefetch(run.start + run.distance + 64)
 
 
-cdef inline void read_alike_records(Run* state, bint past) noexcept nogil:
+cdef inline size_t left_over(const Run* run, bint to_columns) noexcept nogil:
+    # Return the number of records that may still be read.
+    if to_columns:
+        return run.most - run.count
+    return <size_t>(run.stop - run.row) // sizeof(Record)
+
+
+cdef inline void step(Run* run, bint to_columns) noexcept nogil:
+    if to_columns:
+        run.count += 1
+    else:
+        run.row += sizeof(Record)
+
+
+cdef inline void read_alike_records(Run* state, ColumnTargets* targets, bint to_columns,
+                                    bint past) noexcept nogil:
     # Read records without headers, until more than CHANGES layouts were learnt.
     cdef Run run = state[0]         # so that the compiler keeps it in registers
+    cdef ColumnTargets columns
     cdef VarintLayout length = unknown(), fields = unknown(), last = unknown()
-    cdef uint64_t word, value, key, timestamp, offset
+    cdef uint64_t word, timestamp, offset
+    cdef Place key, value
     cdef const uint8_t* p
     cdef const uint8_t* end
-    cdef uint32_t key_at
     cdef size_t changes = 0
-    while run.row < run.stop and run.start < run.limit:
+    if to_columns:
+        columns = targets[0]
+    while left_over(&run, to_columns) and run.start < run.limit:
         word = le64(run.start)
         if not matches(word, &length):
             length = learn(word, 0, 1)
@@ -89,10 +154,11 @@ cdef inline void read_alike_records(Run* state, bint past) noexcept nogil:
                 break
         timestamp = extract(word, &fields, 0) ^ fields.sign[0]
         offset = extract(word, &fields, 1) ^ fields.sign[1]
-        key = extract(word, &fields, 2)
+        key.null = fields.sign[2]
+        key.size = extract(word, &fields, 2) & ~key.null
         p += fields.used
-        key_at = <uint32_t>(p - run.start)
-        p += key & ~fields.sign[2]
+        key.at = <uint64_t>(p - run.start)
+        p += key.size
         if p > end:
             break
         word = le64(p)
@@ -101,21 +167,25 @@ cdef inline void read_alike_records(Run* state, bint past) noexcept nogil:
             changes += 1
             if last.used == 0:
                 break
-        value = extract(word, &last, 0)
+        value.null = last.sign[0]
+        value.size = extract(word, &last, 0) & ~value.null
         p += last.used
-        if p + (value & ~last.sign[0]) + 1 != end or end[-1]:
+        value.at = <uint64_t>(p - run.start)
+        if p + value.size + 1 != end or end[-1]:
             break                   # the last byte is the header count: 0 if there are no headers
-        # The size of a null is -1.
-        store_record(
-            &run, past, end, <uint32_t>length.used, timestamp, offset,
-            key_at | (key | fields.sign[2]) << 32,
-            <uint32_t>(p - run.start) | (value | last.sign[0]) << 32,
-            <uint32_t>(end - run.start))
+        if to_columns:
+            store_columns(&run, &columns, timestamp, offset, &key, &value)
+        else:
+            store_record(run.row, &run, past, end, <uint32_t>length.used, timestamp, offset, &key,
+                         &value, <uint32_t>(end - run.start), 0)
         run.start = end
-        run.row += sizeof(Record)
+        step(&run, to_columns)
         if changes > CHANGES:
             break
+    if to_columns:
+        targets[0] = columns
     state.start = run.start
+    state.count = run.count
     state.row = run.row
 
 
@@ -125,26 +195,37 @@ cdef inline uint64_t cover_first(uint64_t ends) noexcept nogil:
     return ends ^ (ends - 1)
 
 
-cdef inline void read_varied_records(Run* state, bint past) noexcept nogil:
+cdef inline void set_size(Place* place, uint64_t code) noexcept nogil:
+    # `code` is the zig-zag code of a size. Any negative size is null.
+    place.null = 0 - (code & 1)
+    place.size = (code >> 1) & ~place.null
+
+
+cdef inline void read_varied_records(Run* state, ColumnTargets* targets, bint to_columns,
+                                     bint past) noexcept nogil:
     # Read at most VARIED records, with fewer than 64 headers each. A good record takes none of the
     # branches.
     cdef Run run = state[0]
-    cdef uint64_t word, ends, last, first, second, length, header_count
-    cdef int64_t timestamp, offset, key_size, value_size
-    cdef uint32_t body, key_at, value_at
-    cdef unsigned int first_end, second_end, third_end
+    cdef ColumnTargets columns
+    cdef uint64_t word, ends, first, second, length, timestamp, offset, header_count, odd, rest
+    cdef Place key, value
+    cdef uint32_t body
+    cdef unsigned int first_end, second_end, third_end, last_end
     cdef const uint8_t* p
     cdef const uint8_t* end
-    cdef const char* stop = run.row + VARIED * sizeof(Record)
-    if stop > run.stop:
-        stop = run.stop
-    while run.row < stop and run.start < run.limit:
+    if to_columns:
+        columns = targets[0]
+        run.most = min(run.count + VARIED, run.most)
+    elif run.stop - run.row > VARIED * <ssize_t>sizeof(Record):
+        run.stop = run.row + VARIED * sizeof(Record)
+    while left_over(&run, to_columns) and run.start < run.limit:
         word = le64(run.start)
         ends = ~word & TOPS
         length = join_groups(word, 0, cover_first(ends))
-        body = (lowest(ends) >> 3) + 1
+        first_end = lowest(ends)
+        body = (first_end >> 3) + 1
         p = run.start + body
-        if (ends & SHORT_ENDS) == 0 or length & 1 or <int64_t>(length >> 1) > run.limit - p:
+        if (first_end & TOO_LONG) | (length & 1) or <int64_t>(length >> 1) > run.limit - p:
             break
         end = p + (length >> 1)
         prefetch_record(&run)
@@ -153,57 +234,74 @@ cdef inline void read_varied_records(Run* state, bint past) noexcept nogil:
         ends = ~word & TOPS
         first = cover_first(ends)
         first_end = lowest(ends)
-        timestamp = unzigzag(join_groups(word, 0, first))
+        timestamp = <uint64_t>unzigzag(join_groups(word, 0, first))
         ends &= ends - 1
         second = cover_first(ends)
         second_end = lowest(ends)
-        offset = unzigzag(join_groups(word, first, second))
+        offset = <uint64_t>unzigzag(join_groups(word, first, second))
         ends &= ends - 1
         third_end = lowest(ends)
-        key_size = unzigzag(join_groups(word, second, cover_first(ends)))
+        set_size(&key, join_groups(word, second, cover_first(ends)))
+        odd = (((second_end - first_end) | (third_end - second_end)) & OVER_THREE
+               | third_end & NO_END)
         p += 2 + (third_end >> 3)
-        key_at = <uint32_t>(p - run.start)
-        if max(key_size, 0) >= end - p:
+        key.at = <uint64_t>(p - run.start)
+        if <int64_t>key.size >= end - p:
             break
-        p += max(key_size, 0)
+        p += key.size
         word = le64(p)
-        last = ~word & TOPS
-        value_size = unzigzag(join_groups(word, 0, cover_first(last)))
-        p += (lowest(last) >> 3) + 1
-        value_at = <uint32_t>(p - run.start)
-        if max(value_size, 0) >= end - p:
+        ends = ~word & TOPS
+        last_end = lowest(ends)
+        odd |= last_end & TOO_LONG
+        set_size(&value, join_groups(word, 0, cover_first(ends)))
+        p += (last_end >> 3) + 1
+        value.at = <uint64_t>(p - run.start)
+        if <int64_t>value.size >= end - p:
             break
-        p += max(value_size, 0)
+        p += value.size
         header_count = p[0]         # its code: twice the number, or an odd one if it is negative
         p += 1
         # A header has at least two bytes. Without headers no bytes are left.
-        if ((ends == 0) | ((last & SHORT_ENDS) == 0)
-                | (second_end - first_end > SHORT_BITS) | (third_end - second_end > SHORT_BITS)
-                | ((header_count & ODD_COUNT) != 0) | (<int64_t>header_count > end - p)
-                | ((header_count == 0) & (p != end))):
+        rest = <uint64_t>(end - p)
+        odd |= (header_count & ODD_COUNT) | (rest - header_count) >> 63
+        odd |= rest & (0 - <uint64_t>(header_count == 0))
+        if rarely(odd):
             break
-        store_record(
-            &run, past, end, body, <uint64_t>timestamp, <uint64_t>offset,
-            key_at | <uint64_t>(key_size | (key_size >> 63)) << 32,
-            value_at | <uint64_t>(value_size | (value_size >> 63)) << 32,
-            <uint32_t>(p - run.start) | (header_count >> 1) << 32)
+        if to_columns:
+            store_columns(&run, &columns, timestamp, offset, &key, &value)
+            columns.sums[HEADER_COUNT_TARGET] += header_count >> 1
+            if columns.kept is not NULL:
+                store_record(columns.kept + columns.kept_count * sizeof(Record), &run, False, end,
+                             body, timestamp, offset, &key, &value, <uint32_t>(p - run.start),
+                             <uint32_t>(header_count >> 1))
+                columns.kept_numbers[columns.kept_count] = columns.number + <int64_t>run.count
+                columns.kept_count += header_count != 0
+        else:
+            store_record(run.row, &run, past, end, body, timestamp, offset, &key, &value,
+                         <uint32_t>(p - run.start), <uint32_t>(header_count >> 1))
         run.start = end
-        run.row += sizeof(Record)
+        step(&run, to_columns)
+    if to_columns:
+        targets[0] = columns
     state.start = run.start
+    state.count = run.count
     state.row = run.row
 
 
 cdef inline size_t read_short_records(
-        Reader* r, char* rows, size_t max_rows, const void* parent, const Readable* buffer,
-        const Head* span, bint ahead, bint past) noexcept nogil:
+        Reader* r, char* rows, ColumnTargets* targets, size_t max_rows, const void* parent,
+        const Readable* buffer, const Head* span, bint ahead, bint to_columns,
+        bint past) noexcept nogil:
     # Read records of magic 2 with short varints. Return how many were read. The loops load whole
     # words, so they stop before the last bytes of the buffer. They also stop at the first record of
     # another shape or with a fault: read_record_v2 reads that record.
+    #
+    # Write `rows`, or with `to_columns` the columns of `targets`.
     cdef const Batch* batch = <const Batch*>parent
     cdef bint append = (batch.attributes & LOG_APPEND_TIME) != 0
     cdef Run run
     cdef Head head                  # the part of the head that all these rows share
-    cdef char* row
+    cdef size_t left = max_rows, before
     if batch.magic != 2 or buffer.end - r.at < MARGIN:
         return 0
     head.parent = span.parent
@@ -211,7 +309,9 @@ cdef inline size_t read_short_records(
     head.kind = 2
     head.fault = 0
     run.row = rows
-    run.stop = rows + max_rows * sizeof(Record)
+    run.stop = NULL if to_columns else rows + max_rows * sizeof(Record)
+    run.count = 0
+    run.most = max_rows
     run.start = r.at
     # A word is loaded at most nine bytes after the end of its record, before that is noticed.
     run.limit = min(r.end, buffer.end - MARGIN)
@@ -223,16 +323,17 @@ cdef inline size_t read_short_records(
     run.delta_mask = 0 if append else ~<uint64_t>0
     # Assume that the next batch is about as large as this one.
     run.distance = min(<size_t>span.size, <size_t>FARTHEST) if ahead else 2048
-    while run.row < run.stop and run.start < run.limit:
-        row = run.row
+    while left and run.start < run.limit:
+        before = left
         # To learn layouts costs more than it saves where few records are left.
-        if run.stop - row > FEW * <ssize_t>sizeof(Record):
-            read_alike_records(&run, past)
-        read_varied_records(&run, past)
-        if run.row == row:
+        if left > FEW:
+            read_alike_records(&run, targets, to_columns, past)
+        read_varied_records(&run, targets, to_columns, past)
+        left = left_over(&run, to_columns)
+        if left == before:
             break
     r.at = run.start
-    return <size_t>(run.row - rows) // sizeof(Record)
+    return max_rows - left
 
 
 cdef inline size_t read_run(
@@ -240,5 +341,13 @@ cdef inline size_t read_run(
         const Head* span, bint ahead, bint past) noexcept nogil:
     # A ReadRun. A constant `past` gives each loop its own code without the other's branches.
     if past:
-        return read_short_records(r, rows, max_rows, parent, buffer, span, ahead, True)
-    return read_short_records(r, rows, max_rows, parent, buffer, span, ahead, False)
+        return read_short_records(
+            r, rows, NULL, max_rows, parent, buffer, span, ahead, False, True)
+    return read_short_records(r, rows, NULL, max_rows, parent, buffer, span, ahead, False, False)
+
+
+cdef inline size_t read_columns(
+        Reader* r, ColumnTargets* targets, size_t max_rows, const void* parent,
+        const Readable* buffer, const Head* span, bint ahead) noexcept nogil:
+    # A ReadColumns.
+    return read_short_records(r, NULL, targets, max_rows, parent, buffer, span, ahead, True, False)

@@ -1,5 +1,5 @@
 # cython: boundscheck=False, wraparound=False
-"""Compile `read_run` of record_fast.pxd for processors with a fast BMI2 (x86-64-v3).
+"""Compile record_fast.pxd for processors with a fast BMI2 (x86-64-v3).
 
 AMD's processors before Zen 3 have BMI2, but `pext` takes many cycles there.
 """
@@ -17,8 +17,9 @@ cdef extern from *:
     """
     bint WIRESCAN_BMI2
 
-from wirescan.core cimport ReadRun
-from wirescan.kafka.record_batches.record_fast cimport read_run
+from wirescan.core cimport ReadColumns, ReadRun
+from wirescan.kafka.record_batches.record_fast cimport read_columns, read_run
 
 if WIRESCAN_BMI2:
     short_records = <void*><ReadRun>read_run
+    short_columns = <void*><ReadColumns>read_columns

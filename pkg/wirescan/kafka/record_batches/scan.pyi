@@ -15,6 +15,8 @@ BATCH: Final[np.dtype[np.void]]
 RECORD: Final[np.dtype[np.void]]
 HEADER: Final[np.dtype[np.void]]
 PATHS: Final[tuple[str, ...]]
+COLUMNS: Final[tuple[str, ...]]
+COLUMN_SUMS: Final[tuple[str, ...]]
 
 def child_spans(batches: _Rows) -> tuple[NDArray[np.int32], NDArray[np.int64]]: ...
 def verify_batches(batches: _Rows, buffers: Sequence[memoryview]) -> NDArray[np.uint8]: ...

@@ -23,8 +23,8 @@ Guide To The Kafka Protocol" (0.8), "Message sets".
 import numpy as np
 
 from wirescan.core cimport (
-    Fault, LIMIT, NOT_A_FRAME, NestedScan, OK, Parents, ReadRun, Readable, Rows, SOME, ScanState,
-    VerifyFrame, int32_t, int64_t, locate_frame, open_frames, open_rows, scan_buffer,
+    Fault, LIMIT, NOT_A_FRAME, NestedScan, OK, Parents, ReadColumns, ReadRun, Readable, Rows, SOME,
+    ScanState, VerifyFrame, int32_t, int64_t, locate_frame, open_frames, open_rows, scan_buffer,
     scan_children, scan_frames, scan_spans, uint8_t, uint32_t, uint64_t)
 from wirescan.core import loop
 from wirescan.core.loop import addresses, flat, lie_inside
@@ -32,16 +32,20 @@ from wirescan.core.reader cimport store_fence
 from wirescan.core.rows cimport reserve_row
 from wirescan.kafka.record_batches.batch cimport (
     probe_batch, read_batch, read_batch_checked, verify_batch)
-from wirescan.kafka.record_batches.record_fast_bmi2 cimport short_records
+from wirescan.kafka.record_batches.record_fast_bmi2 cimport short_columns, short_records
 from wirescan.kafka.record_batches.record cimport (
     close_batch, read_header, read_record, read_record_checked, store_message)
-from wirescan.kafka.record_batches.record_fast cimport read_run
+from wirescan.kafka.record_batches.record_fast cimport read_columns, read_run
 from wirescan.kafka.record_batches.rows cimport Batch, Header, Record
 
 
 # The implementations for records of magic 2 on this processor, the fastest last.
 # All return the same rows.
 PATHS = ("plain", "portable", "bmi2") if short_records is not NULL else ("plain", "portable")
+
+# What `read_columns` of record_fast.pxd writes and adds up, in the order of its Target.
+COLUMNS = ("offset", "timestamp", "key", "value")
+COLUMN_SUMS = ("header_count",)
 
 cdef ReadRun find_run(path) except? NULL:
     if path not in PATHS:
@@ -51,6 +55,13 @@ cdef ReadRun find_run(path) except? NULL:
     if path == "portable":
         return read_run
     return <ReadRun>NULL
+
+cdef ReadColumns find_columns(path):
+    if path == "bmi2":
+        return <ReadColumns>short_columns
+    if path == "portable":
+        return read_columns
+    return <ReadColumns>NULL
 
 cdef Fault run_batches(ScanState* state, Rows* rows) noexcept nogil:
     return scan_buffer(state, rows, sizeof(Batch), read_batch, probe_batch)
@@ -184,7 +195,8 @@ def open_records(batches, buffers, spans, counts, check, limits, into=None, veri
         raise TypeError("records are opened from a table of kafka.batches")
     return open_frames(batches, buffers, spans, counts, RECORD,
                        run_records_checked if check else run_records, find_run(path),
-                       verify_batch if verify else <VerifyFrame>NULL, limits, into, writer)
+                       verify_batch if verify else <VerifyFrame>NULL, limits, into, writer,
+                       find_columns(path), COLUMNS, COLUMN_SUMS)
 
 
 def open_messages(batches, buffers, limits, verify=False):
