@@ -11,6 +11,7 @@ from hypothesis import given
 import wirescan
 from tests.laws.cases import steady
 from tests.strategies import kafka as strategies
+from tests.strategies import kafka_kbak
 from tests.strategies import shared as st
 from tests.support.paths import ORDERS
 from wirescan import FrameError, Limits, kafka
@@ -20,7 +21,7 @@ from wirescan.export.batches import iter_batches
 from wirescan.export.column_batches import ColumnReader, make_column_reader
 from wirescan.frames.registry import format_of
 from wirescan.frames.to_arrow import list_default_columns, make_schema
-from wirescan.kafka.encode.records import Record, encode_batch
+from wirescan.kafka.encode.records import Record, encode_batch, encode_message_set
 
 FOUR = ["offset", "timestamp", "key", "value"]
 COLUMNS = (
@@ -382,6 +383,25 @@ def test_nulls_of_all_blocks_are_kept(per_batch, extra):
         assert batch["key"].to_pylist() == [record.key for record in records]
         assert batch["value"].to_pylist() == [record.value for record in records]
         assert batch["key"].null_count == sum(record.key is None for record in records)
+
+
+@pytest.mark.parametrize("format", ["kafka.records", "kafka.kbak_records"])
+@pytest.mark.parametrize("binary", ["view", "binary", "large_binary"])
+def test_a_parent_may_have_more_rows_than_a_block(format, binary):
+    """The rows of a wrapper are written together, after its offsets are known."""
+    records = [
+        Record(i, 5, b"k%d" % i, None if i % 7 == 0 else b"v" * (i % 90)) for i in range(5000)
+    ]
+    if format == "kafka.records":
+        raw = encode_message_set(records, magic=1, codec="gzip")
+    else:
+        rows = [(record.offset, 5, record.key, record.value, ()) for record in records]
+        raw = kafka_kbak.make_segment(rows, kafka_kbak.NONE)
+    (batch,) = iter_batches(raw, format=format, columns=["offset", "key", "value"], binary=binary)
+    batch.validate(full=True)
+    assert batch["offset"].to_pylist() == list(range(5000))
+    assert batch["key"].to_pylist() == [record.key for record in records]
+    assert batch["value"].to_pylist() == [record.value for record in records]
 
 
 @pytest.mark.parametrize(("binary", "types"), TYPES)

@@ -377,30 +377,42 @@ cdef void sum_numbers(OutputColumn* column, const char* row, size_t stride,
     column.used += total
 
 
-cdef bint write_rows(void* sink, Rows* rows) noexcept nogil:
-    cdef ColumnSet* set = <ColumnSet*>sink
+cdef bint write_block(ColumnSet* set, const char* row, size_t count) noexcept nogil:
+    # Write `count` rows, at most MOST_AT_ONCE. All columns have room for them.
     cdef OutputColumn* column
-    cdef size_t i, count = rows.count
-    if rows.bad and not set.has_bad_rows:
-        return fail(set, BAD_ROW, 0)
-    if set.failure or not grow_columns(set, set.count + count):
-        return False
+    cdef size_t i
     for i in range(set.column_count):
         column = set.columns + i
         if column.layout == NUMBERS:
-            write_numbers(column, rows.at, set.stride, set.count, count)
+            write_numbers(column, row, set.stride, set.count, count)
         elif column.layout == KEPT_ROWS:
-            keep_rows(set, column, rows.at, count)
+            keep_rows(set, column, row, count)
         elif column.layout == SUMMED:
-            sum_numbers(column, rows.at, set.stride, count)
+            sum_numbers(column, row, set.stride, count)
         elif column.layout == VIEWS:
-            write_views(set, column, rows.at, count)
+            write_views(set, column, row, count)
         else:
-            write_gathered(set, column, rows.at, count)
+            write_gathered(set, column, row, count)
         if set.failure:
             set.failed_column = i
             return False
     set.count += count
+    return True
+
+
+cdef bint write_rows(void* sink, Rows* rows) noexcept nogil:
+    # A kernel that needs all rows of a parent at once may have collected more than a block.
+    cdef ColumnSet* set = <ColumnSet*>sink
+    cdef size_t written = 0, count
+    if rows.bad and not set.has_bad_rows:
+        return fail(set, BAD_ROW, 0)
+    if set.failure or not grow_columns(set, set.count + rows.count):
+        return False
+    while written < rows.count:
+        count = min(<size_t>MOST_AT_ONCE, rows.count - written)
+        if not write_block(set, rows.at + written * set.stride, count):
+            return False
+        written += count
     rows.count = 0
     return True
 
