@@ -246,6 +246,49 @@ def test_views_into_a_file_above_2_gib(tmp_path):
     assert_columns(open_all, table, pa.binary_view())
 
 
+@pytest.mark.parametrize("path", PATHS)
+def test_views_into_a_batch_of_more_than_1_gib(tmp_path, path):
+    """No window holds the whole batch, so its views are made of rows."""
+    window = 1 << 30
+    size = 6 * window // 10
+    body = b"\0\0\0\1" + make_varint(size)
+    large = make_varint(len(body) + size + 1) + body
+    values = [b"%d is a value outside of its view" % i for i in range(400)]
+    small = encode_batch([Record(0, 0, None, value) for value in values], base_offset=0)[61:]
+    (first,) = kafka.scan(encode_batch([Record(0, 0, None, b"")])).rows
+    start = window - 100
+    position = start + first["body"]
+    with open(tmp_path / "sparse", "wb") as file:
+        for _ in range(2):
+            file.seek(position)
+            file.write(large)
+            position += len(large) + size + 1
+        file.seek(position)
+        file.write(small)
+        position += len(small)
+        file.truncate(position)
+    file = memoryview(MappedFile(str(tmp_path / "sparse")))
+    batches = np.repeat(first, 2)
+    batches["size"][0] = first["body"]
+    batches["start"][1], batches["size"][1] = start, position - start
+    counts = np.array([0, 2 + len(values)], np.int32)
+    writer = ColumnWriter(kafka.RECORD)
+    writer.add_views("value")
+    open_records(
+        batches,
+        (file,),
+        spans(batches),
+        counts,
+        check=True,
+        limits=Limits(),
+        path=path,
+        writer=writer,
+    )
+    assert not writer.failed
+    column = PlaceColumns(writer).make_place("value", pa.binary_view())
+    assert column[2:].to_pylist() == values
+
+
 def test_rows_are_written_into_an_array_of_the_caller():
     raw = encode_batch(golden.RECORDS) * 3
     batches = kafka.scan(raw)

@@ -434,8 +434,8 @@ cdef bint aim_targets(ColumnSet* set, ColumnTargets* targets, size_t count) noex
             targets.values[i] = column.values + set.count * column.width
     if set.kept_column != NO_COLUMN:
         column = set.columns + set.kept_column
-        # A kernel without branches writes each row, and then counts those that it keeps.
-        if not grow_kept(set, column, count + 1):
+        # A kernel without branches writes every row where the next kept one goes.
+        if not grow_kept(set, column, count):
             return fail(set, NO_MEMORY, 0)
         targets.kept = column.data + column.used * set.stride
         targets.kept_numbers = <int64_t*>column.numbers + column.used

@@ -19,15 +19,15 @@ cdef enum:
     CHANGES = 6
     FEW = 8                        # records that are not worth learning layouts
     VARIED = 256                    # varied records that are read before the next layout is tried
-    # The loops leave long varints to record.pxd, except timestamps. TOO_LONG are the bits of the
-    # number of a varint's last bit that are set after more than four bytes, or without an end.
-    # OVER_THREE and NO_END are those after more than three bytes, and without an end.
-    TOO_LONG = 0x60
-    OVER_THREE = 0x20
-    NO_END = 0x40
+    # The loops leave long varints to record.pxd, except timestamps. An end is the number of a
+    # varint's last bit in its word, and 64 if the varint has no end there. These are bits of it.
+    TOO_LONG = 0x60                 # one is set if there are more than four bytes, or no end
+    NO_END = 0x40                   # set if there is no end
+    OVER_THREE = 0x20               # in the distance of two ends: set for more than three bytes
     ODD_COUNT = 0x81                # bits of a header count that is negative or has two bytes
 
-# The columns that `read_columns` writes, by their numbers in ColumnTargets. scan.pyx has the names.
+# The columns that `read_columns` writes, and the one that it adds up, by their numbers in
+# ColumnTargets. COLUMNS and COLUMN_SUMS of scan.pyx have their names.
 cdef enum:
     OFFSET_TARGET
     TIMESTAMP_TARGET

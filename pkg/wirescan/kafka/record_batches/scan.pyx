@@ -43,7 +43,8 @@ from wirescan.kafka.record_batches.rows cimport Batch, Header, Record
 # All return the same rows.
 PATHS = ("plain", "portable", "bmi2") if short_records is not NULL else ("plain", "portable")
 
-# What `read_columns` of record_fast.pxd writes and adds up, in the order of its Target.
+# The columns that `read_columns` of record_fast.pxd writes, and those that it adds up, in the order
+# of its numbers: OFFSET_TARGET and so on.
 COLUMNS = ("offset", "timestamp", "key", "value")
 COLUMN_SUMS = ("header_count",)
 
