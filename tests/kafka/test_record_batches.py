@@ -286,6 +286,7 @@ def test_views_into_a_batch_of_more_than_1_gib(tmp_path, path):
     )
     assert not writer.failed
     column = PlaceColumns(writer).make_place("value", pa.binary_view())
+    column.validate(full=True)
     assert column[2:].to_pylist() == values
 
 

@@ -401,7 +401,7 @@ cdef bint write_block(ColumnSet* set, const char* row, size_t count) noexcept no
 
 
 cdef bint write_rows(void* sink, Rows* rows) noexcept nogil:
-    # A kernel that needs all rows of a parent at once may have collected more than a block.
+    # The rows of one parent may come together, and then be more than MOST_AT_ONCE.
     cdef ColumnSet* set = <ColumnSet*>sink
     cdef size_t written = 0, count
     if rows.bad and not set.has_bad_rows:
