@@ -15,6 +15,7 @@ import numpy as np
 
 from wirescan import Limits, kafka
 from wirescan.core import checksum
+from wirescan.core.column_writer import ColumnWriter
 from wirescan.core.loop import spans
 from wirescan.frames.table import FrameTable, Stop
 from wirescan.kafka.encode.records import encode_batch
@@ -146,7 +147,8 @@ def scan_golden_batches(guarded, chance, stride):
 def scan_records(guarded, payloads, stride):
     """Open records without their batch, as if decompressed. Return the number of payloads.
 
-    They are cut at every position, with damaged ends, and opened with right and wrong counts.
+    They are cut at every position, with damaged ends, and opened with right and wrong counts, as
+    rows and as columns.
     """
     from tests.support.kafka_bytes import RECORDS
 
@@ -165,8 +167,28 @@ def scan_records(guarded, payloads, stride):
                     counts = np.array([count], np.int32)
                     for path in PATHS:
                         open_records(batch, (view,), span, counts, check, limits, path=path)
+                        for writer in make_writers():
+                            open_records(
+                                batch,
+                                (view,),
+                                span,
+                                counts,
+                                check,
+                                limits,
+                                path=path,
+                                writer=writer,
+                            )
                 scans += 1
     return scans
+
+
+def make_writers():
+    """Return a writer of views, and one of gathered bytes."""
+    views, gathered = ColumnWriter(kafka.RECORD), ColumnWriter(kafka.RECORD)
+    for name in ("key", "value"):
+        views.add_views(name)
+        gathered.add_gathered(name, large=False)
+    return views, gathered
 
 
 def compute_checksums(guarded):
