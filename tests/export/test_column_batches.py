@@ -212,6 +212,25 @@ def test_forged_counts_make_no_group_of_others_larger():
     assert max(map(len, groups)) <= 20
 
 
+def test_forged_counts_make_few_groups():
+    """A group takes half a millisecond, and a forged batch has 69 bytes."""
+    batch = bytearray(encode_batch([Record(0, 0, None, None)]))
+    batch[57:61] = b"\x7f\xff\xff\xff"
+    raw = bytes(batch) * 3000
+    groups = []
+    write_group = ColumnReader._write_group
+
+    def note_group(self, group):
+        groups.append(len(group.table))
+        return write_group(self, group)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(ColumnReader, "_write_group", note_group)
+        read(raw, columns=FOUR, errors="skip", check=False)
+    assert sum(groups) == 3000
+    assert len(groups) <= 32
+
+
 @pytest.mark.parametrize("through_rows", [True, False])
 def test_pairs_of_many_blocks_count(through_rows):
     pair = (b"", b"")
