@@ -624,7 +624,7 @@ cdef class ColumnWriter(RowSink):
     cdef bint aim(self, values, sums) except -1:
         cdef OutputColumn* column
         cdef size_t i, found = 0
-        slots = [*values, *((SUMMED, count) for count in sums)]
+        slots = [*values, *[(SUMMED, count) for count in sums]]
         if len(slots) > MOST_TARGETS:
             raise ValueError(f"at most {MOST_TARGETS} columns are read without rows")
         for i, slot in enumerate(slots):

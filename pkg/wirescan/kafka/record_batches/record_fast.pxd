@@ -101,6 +101,19 @@ cdef inline void store_columns(
     store_string(targets, VALUE_TARGET, run, value)
 
 
+cdef inline void keep_record(
+        const Run* run, ColumnTargets* targets, const uint8_t* end, uint32_t body,
+        uint64_t timestamp, uint64_t offset, const Place* key, const Place* value,
+        uint32_t headers_at, uint32_t header_count) noexcept nogil:
+    # Count the headers. Where rows with headers are wanted, write the row, and keep it if it has one.
+    targets.sums[HEADER_COUNT_TARGET] += header_count
+    if targets.kept is not NULL:
+        store_record(targets.kept + targets.kept_count * sizeof(Record), run, False, end, body,
+                     timestamp, offset, key, value, headers_at, header_count)
+        targets.kept_numbers[targets.kept_count] = targets.number + <int64_t>run.count
+        targets.kept_count += header_count != 0
+
+
 cdef inline void prefetch_record(const Run* run) noexcept nogil:
     prefetch(run.start + run.distance)
     prefetch(run.start + run.distance + 64)
@@ -267,18 +280,14 @@ cdef inline void read_varied_records(Run* state, ColumnTargets* targets, bint to
         odd |= rest & (0 - <uint64_t>(header_count == 0))
         if rarely(odd):
             break
+        header_count >>= 1
         if to_columns:
             store_columns(&run, &columns, timestamp, offset, &key, &value)
-            columns.sums[HEADER_COUNT_TARGET] += header_count >> 1
-            if columns.kept is not NULL:
-                store_record(columns.kept + columns.kept_count * sizeof(Record), &run, False, end,
-                             body, timestamp, offset, &key, &value, <uint32_t>(p - run.start),
-                             <uint32_t>(header_count >> 1))
-                columns.kept_numbers[columns.kept_count] = columns.number + <int64_t>run.count
-                columns.kept_count += header_count != 0
+            keep_record(&run, &columns, end, body, timestamp, offset, &key, &value,
+                        <uint32_t>(p - run.start), <uint32_t>header_count)
         else:
             store_record(run.row, &run, past, end, body, timestamp, offset, &key, &value,
-                         <uint32_t>(p - run.start), <uint32_t>(header_count >> 1))
+                         <uint32_t>(p - run.start), <uint32_t>header_count)
         run.start = end
         step(&run, to_columns)
     if to_columns:
