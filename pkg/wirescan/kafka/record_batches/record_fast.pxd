@@ -105,7 +105,7 @@ cdef inline void keep_record(
         const Run* run, ColumnTargets* targets, const uint8_t* end, uint32_t body,
         uint64_t timestamp, uint64_t offset, const Place* key, const Place* value,
         uint32_t headers_at, uint32_t header_count) noexcept nogil:
-    # Count the headers. Where rows with headers are wanted, write the row, and keep it if it has one.
+    # Count the headers. Where rows with headers are wanted, write the row; keep it if it has any.
     targets.sums[HEADER_COUNT_TARGET] += header_count
     if targets.kept is not NULL:
         store_record(targets.kept + targets.kept_count * sizeof(Record), run, False, end, body,
