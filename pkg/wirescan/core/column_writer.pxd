@@ -1,5 +1,5 @@
 # Columns that a scan writes, from the bytes or from blocks of rows.
-from libc.stdint cimport int32_t, int64_t, uint8_t, uint64_t
+from libc.stdint cimport int32_t, int64_t, uint8_t, uint32_t, uint64_t
 from wirescan.core.loop cimport MOST_TARGETS, Readable, RowSink
 from wirescan.core.rows cimport Block, Rows
 
@@ -20,10 +20,11 @@ cdef enum Failure:
     TOO_LONG                    # a byte string does not fit a view
     NO_MEMORY
 
-# A byte string in memory. As in a view, the size is in the first four of 16 bytes.
+# A byte string in memory. It has 16 bytes and begins with the size, as a view does.
 cdef struct ByteString:
     int32_t size                # -1 for a null
-    const uint8_t* at
+    uint32_t unused
+    uint64_t address            # of 64 bits on every processor
 
 # One column of the output. `values` and `valid` are parts of the set's memory.
 cdef struct OutputColumn:

@@ -294,7 +294,8 @@ cdef bint gather(ColumnSet* set, OutputColumn* column, size_t count, bint has_nu
     out = <uint8_t*>column.data
     total = column.used
     for i in range(count):
-        copy_bytes(out + total, strings[i].at, <size_t>strings[i].size)
+        copy_bytes(out + total, <const uint8_t*><size_t>strings[i].address,
+                   <size_t>strings[i].size)
         total += <size_t>strings[i].size
         if column.width == 4:
             narrow[i] = <int32_t>total
@@ -311,7 +312,7 @@ cdef bint gather_views(ColumnSet* set, OutputColumn* column, const uint8_t* low,
     cdef size_t i
     for i in range(count):
         # The last of the four numbers in a view is the offset.
-        strings[i].at = low + (<const uint32_t*>column.strings)[4 * i + 3]
+        strings[i].address = <size_t>low + (<const uint32_t*>column.strings)[4 * i + 3]
     return gather(set, column, count, has_null)
 
 
@@ -327,14 +328,14 @@ cdef bint write_gathered(ColumnSet* set, OutputColumn* column, const char* row,
         size = read_size(row, column.size_at)
         signs |= size
         strings[i].size = size
-        strings[i].at = NULL
+        strings[i].address = 0
         if size > 0:
             at = read_place(row, column.at)
             head = read_head(row)
             frame = locate_frame(&head, set.buffers, set.buffer_count)
             if frame is NULL or not is_inside(&head, at, size):
                 return fail(set, OUTSIDE, i)
-            strings[i].at = frame + at
+            strings[i].address = <size_t>(frame + at)
         row += set.stride
     return gather(set, column, count, signs < 0)
 
@@ -417,7 +418,7 @@ cdef bint write_rows(void* sink, Rows* rows) noexcept nogil:
     return True
 
 
-cdef bint aim_targets(ColumnSet* set, ColumnTargets* targets, size_t count) noexcept nogil:
+cdef bint point_targets(ColumnSet* set, ColumnTargets* targets, size_t count) noexcept nogil:
     # Point to where the next `count` rows go. Return False if there is no memory for them.
     cdef OutputColumn* column
     cdef size_t i
@@ -479,7 +480,7 @@ cdef size_t write_columns(void* sink, ReadColumns read, Reader* r, size_t max_ro
     # All views of these frames are in one window.
     if (set.failure or span.start + <int64_t>span.size - low > WINDOW_BYTES
             or not grow_columns(set, set.count + count)
-            or not aim_targets(set, &targets, count)):
+            or not point_targets(set, &targets, count)):
         return 0
     targets.low = buffer.at + low
     targets.window = <uint32_t>(window.number + first)
@@ -621,7 +622,7 @@ cdef class ColumnWriter(RowSink):
             raise MemoryError(f"no memory for the columns of {expected} rows")
         return 0
 
-    cdef bint aim(self, values, sums) except -1:
+    cdef bint choose_targets(self, values, sums) except -1:
         cdef OutputColumn* column
         cdef size_t i, found = 0
         slots = [*values, *[(SUMMED, count) for count in sums]]

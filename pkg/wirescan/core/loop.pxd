@@ -274,7 +274,7 @@ cdef class RowSink:
     cdef void* argument             # of both
     # Note the columns that a ReadColumns writes, and those that it adds up, in the order of
     # ColumnTargets: their names. Return whether these are all that are wanted.
-    cdef bint aim(self, values, sums) except -1
+    cdef bint choose_targets(self, values, sums) except -1
     # Begin a scan of buffers. readable: their `addresses`. ranges: int64 array of shape (n, 2), the
     # first byte and the end of what is used of each buffer. expected: the probable number of rows.
     cdef int begin(self, buffers, const uint64_t[:, ::1] readable, ranges, size_t expected,

@@ -61,7 +61,7 @@ cdef class RowSink:
                    size_t max_rows) except -1:
         raise NotImplementedError("a RowSink has no columns; use a ColumnWriter")
 
-    cdef bint aim(self, values, sums) except -1:
+    cdef bint choose_targets(self, values, sums) except -1:
         return False
 
     cdef int end(self, Fault fault) except -1:
@@ -557,7 +557,7 @@ cdef object open_frames(outer, buffers, spans, counts, dtype, RunNestedScan open
         if sink is not None:
             nested.write = sink.write
             nested.sink = sink.argument
-            if columns is not NULL and sink.aim(values, sums):
+            if columns is not NULL and sink.choose_targets(values, sums):
                 nested.columns = columns
                 nested.write_columns = sink.write_columns
         with nogil:

@@ -36,7 +36,7 @@ from wirescan.reading.stream import Stream
 with name_package("pyarrow", __name__, "'wirescan[arrow]'"):
     import pyarrow as pa
 
-MOST_ROWS = 16  # for each byte of a frame, where frames that are read together are counted
+ROWS_PER_BYTE = 16  # of a frame: a larger count is not believed when frames are grouped
 GROUPS = 4  # the number of groups of a chunk is a multiple of it, if the chunk has enough frames
 
 
@@ -190,9 +190,8 @@ class ColumnReader:
             return
         column = self.outermost.display.record_count
         counts = np.ones(len(table), np.int64) if column is None else table[column]
-        # A number may be forged: no byte stands for more than MOST_ROWS rows. A frame with many
-        # rows is a part of its own in any case.
-        most = np.minimum(MOST_ROWS * table["size"].astype(np.int64), 2 * self.batch_rows)
+        # A number may be forged. A frame with many rows is a part of its own in any case.
+        most = np.minimum(ROWS_PER_BYTE * table["size"].astype(np.int64), 2 * self.batch_rows)
         rows = np.clip(counts, 1, np.maximum(most, 1)).astype(np.int64)
         parts = -(-int(rows.sum()) // (2 * self.batch_rows))
         if parts > 1:

@@ -38,7 +38,7 @@ cdef enum:
 # The records of one batch that are left to read, and what their rows share.
 cdef struct Run:
     # The next row and the end of the rows, or for columns the number of the next record and of all.
-    # Loops count one of them, because a second counter would cost 3 % of the time.
+    # Loops count one of them, because a second counter would cost 2 % of the time.
     char* row
     const char* stop
     size_t count
