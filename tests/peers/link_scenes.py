@@ -48,7 +48,7 @@ MESSAGES, QUESTIONS = 80, 20
 EVENTS = 900
 LINES = 400
 ROUNDS = 20  # of three calls each
-
+SECONDS = 60  # the most that a loss may stop a connection
 
 ENDS = ("near", "far")
 
@@ -72,8 +72,7 @@ class Servers:
             }
             names = {f"LINK{family}": listener for family, listener in self.listeners.items()}
             self.broker = stack.enter_context(Broker(line="4", listeners=names))
-            # A bad link may take no bytes for longer than the 10 seconds that a server waits.
-            self.nats = stack.enter_context(NatsServer('write_deadline: "60s"'))
+            self.nats = stack.enter_context(NatsServer())
             self._stack = stack.pop_all()
         return self
 
@@ -106,7 +105,7 @@ class LinkRecorder:
         ):
             proxy.target = server
             yield proxy
-            connections = proxy.take()
+            connections = proxy.take(SECONDS)
         write_clean(files[2], connections)
         sides = collect_connections(connections)
         self.recorded[name] = LinkRecording(
@@ -204,7 +203,7 @@ async def use_nats(address: str) -> None:
     await wait_until(lambda: len(responder.received) == MESSAGES)
     for _ in range(QUESTIONS):
         payload = chance.randbytes(chance.randrange(3000))
-        reply = await requester.request("orders.check", payload, timeout=20)
+        reply = await requester.request("orders.check", payload, timeout=SECONDS)
         if reply.data != payload[::-1]:
             raise RuntimeError("a reply of NATS has other bytes")
     await wait_until(lambda: len(responder.received) == MESSAGES + QUESTIONS)
@@ -233,7 +232,7 @@ def record_filebeat(recorder: LinkRecorder) -> None:
             windows = server.windows()
             if sum(map(len, windows)) < LINES or proxy.response_bytes() < 6 * len(windows):
                 return False
-            proxy.await_delivery()
+            proxy.await_delivery(SECONDS)
             return True
 
         recorder.link.near.call(

@@ -10,6 +10,7 @@ The namespaces and devices have no names outside of this process. So they disapp
 it ends.
 """
 
+import contextlib
 import ctypes
 import fcntl
 import heapq
@@ -21,6 +22,7 @@ import struct
 import subprocess
 import sys
 import time
+from pathlib import Path
 from typing import NamedTuple
 
 DEVICE = "link0"
@@ -31,6 +33,7 @@ TUNSETIFF = 0x400454CA  # linux/if_tun.h
 IFF_TUN = 0x0001
 IFF_NO_PI = 0x1000  # packets begin with the IP header
 LARGEST_PACKET = 1 << 16
+RTO_MAX = Path("/proc/sys/net/ipv4/tcp_rto_max_ms")  # of the namespace of the process
 COUNTS = ("received", "lost", "duplicated", "late")
 
 
@@ -42,7 +45,8 @@ class Conditions(NamedTuple):
     next ones: `burst` is the most in a row. duplicate: packets that arrive twice. late: packets
     that later ones overtake. delay: seconds that every packet takes. late_delay: the most seconds
     that a late packet, or the second of two, takes in addition. rto_min: milliseconds that the
-    kernel waits at least before it sends a segment again.
+    kernel waits at least before it sends a segment again. rto_max: the most; kernels before Linux
+    6.15 ignore it.
     """
 
     family: int = 4
@@ -55,6 +59,7 @@ class Conditions(NamedTuple):
     delay: float = 0.001
     late_delay: float = 0.01
     rto_min: int = 50
+    rto_max: int = 1000
 
 
 class Direction:
@@ -106,6 +111,8 @@ def make_end(conditions: Conditions, own: str, peer: str) -> tuple[int, int]:
     The process is in the new namespace afterwards.
     """
     call_libc("unshare", CLONE_NEWNET)
+    with contextlib.suppress(OSError):
+        RTO_MAX.write_text(str(conditions.rto_max))
     device = os.open("/dev/net/tun", os.O_RDWR | os.O_NONBLOCK)
     fcntl.ioctl(device, TUNSETIFF, struct.pack("16sH22x", DEVICE.encode(), IFF_TUN | IFF_NO_PI))
     bits = {4: 32, 6: 128}[conditions.family]
