@@ -80,14 +80,14 @@ def make_dataset(source, columns=COLUMNS, errors="mark", format="kafka.records")
 def bytes_read(monkeypatch):
     """A list of the sizes of the pieces that are read."""
     sizes = []
-    read = chunked.read_pieces
+    read = chunked.read_piece
 
     def read_and_count(*arguments):
-        for piece in read(*arguments):
-            sizes.append(len(piece))
-            yield piece
+        piece = read(*arguments)
+        sizes.append(len(piece))
+        return piece
 
-    monkeypatch.setattr(chunked, "read_pieces", read_and_count)
+    monkeypatch.setattr(chunked, "read_piece", read_and_count)
     return sizes
 
 

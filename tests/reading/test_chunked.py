@@ -12,6 +12,7 @@ from wirescan import Fault, FrameError, Limits, kafka
 from wirescan.export.parquet import convert
 from wirescan.frames.registry import format_of
 from wirescan.reading import chunked as pieces
+from wirescan.reading.allowance import Allowance
 from wirescan.reading.splits import plan
 
 BATCHES = format_of("kafka.batches")
@@ -22,10 +23,20 @@ def make_batch(first: int, *, value: bytes = b"value", **options) -> bytes:
     return kafka.encode_batch(records, **options)
 
 
-def scan_in_pieces(data: bytes, size: int, limits: Limits = Limits()):
+def cut(data: bytes, size: int):
+    """Return the pieces of data as an iterator, which is read once."""
+    return (data[i : i + size] for i in range(0, len(data), size))
+
+
+def open_local(data: bytes, size: int):
+    """Return the pieces of data as those of a local file, which may begin with a cut frame."""
+    return pieces.open_chunks(data, 0, None, size).pieces
+
+
+def scan_in_pieces(data: bytes, size: int, limits: Limits = Limits(), split=cut):
     """Return (good frames, bad bytes, end, stop's fault) of data; rows and tail cover it."""
     good, bad, at = [], 0, 0
-    parts = (data[i : i + size] for i in range(0, len(data), size))
+    parts = split(data, size)
     for table in pieces.scan_outermost(parts, BATCHES, errors="mark", limits=limits):
         columns = (table.positions, table["size"], table["fault"])
         for start, length, fault in zip(*(column.tolist() for column in columns)):
@@ -37,8 +48,9 @@ def scan_in_pieces(data: bytes, size: int, limits: Limits = Limits()):
     return good, bad, at, table.stop.fault
 
 
+@pytest.mark.parametrize("split", [cut, open_local])
 @pytest.mark.parametrize("size", [64, 333, 1000, 4096, 1 << 20])
-def test_pieces_find_what_one_scan_finds(size):
+def test_pieces_find_what_one_scan_finds(size, split):
     draw = random.Random(size)
     data = b"".join(make_batch(10 * i, codec=["none", "lz4", "none"][i % 3]) for i in range(12))
     inputs = [
@@ -60,10 +72,32 @@ def test_pieces_find_what_one_scan_finds(size):
     for raw in inputs:
         table = kafka.scan(raw, errors="mark")
         fine = table.where(~table.bad)
-        good, bad, end, fault = scan_in_pieces(raw, size)
+        good, bad, end, fault = scan_in_pieces(raw, size, split=split)
         assert good == list(zip(fine["start"].tolist(), fine["size"].tolist()))
         assert (end, fault) == (table.stop.offset, table.stop.fault)
         assert bad == int(table["size"][table.bad].sum())
+
+
+@pytest.mark.parametrize("mapped", [False, True])
+def test_a_local_file_is_read_without_joining_frames(tmp_path, monkeypatch, mapped):
+    """A piece begins with the frame that the one before cuts. Its bytes count once."""
+    path = tmp_path / f"{0:020}.log"
+    data = b"".join(make_batch(10 * i) for i in range(40))
+    path.write_bytes(data)
+    counted = []
+    monkeypatch.setattr(Allowance, "count_read", lambda self, count: counted.append(count))
+    size = 8 * len(make_batch(0)) + 7
+    read = pieces.iter_tables(str(path), format="kafka.records", piece=size, mapped=mapped)
+    tables = list(read)
+    assert sum(map(len, tables)) == 400
+    assert {len(table.outer.buffers) for table in tables} == {1}
+    assert len(counted) == 5 and sum(counted) == len(data)
+    large = make_batch(0, value=bytes(1000))
+    path.write_bytes(large + data)
+    counted.clear()
+    (first, *_) = pieces.iter_tables(str(path), format="kafka.records", piece=size, mapped=mapped)
+    assert len(first.outer.buffers) == 2, "a frame that fills a piece is joined"
+    assert sum(counted) == len(large + data)
 
 
 def test_a_gap_larger_than_any_frame_is_passed_in_bounded_memory():

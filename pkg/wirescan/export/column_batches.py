@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
-from functools import partial
+from functools import cached_property, partial
 from typing import Any, NamedTuple, SupportsIndex
 
 import numpy as np
@@ -21,10 +21,11 @@ from wirescan.frames.limits import Limits
 from wirescan.frames.optional_packages import name_package
 from wirescan.frames.registry import format_of
 from wirescan.frames.table import FrameTable
-from wirescan.frames.to_arrow import scan_to_batch, to_batch
+from wirescan.frames.to_arrow import ColumnScan, to_batch
 from wirescan.reading.allowance import Allowance
 from wirescan.reading.chunked import (
     INFLATED,
+    LocalPieces,
     add_source,
     limit_group,
     open_nested,
@@ -93,6 +94,18 @@ class ColumnReader:
     workers: int
     filters: Sequence[Condition]
 
+    @cached_property
+    def _columns(self) -> ColumnScan:
+        together = min(INFLATED, self.limits.inflated_total)
+        return ColumnScan(
+            self.format,
+            self.schema,
+            file=self.source,
+            errors=self.errors,
+            check=self.check,
+            limits=replace(self.limits, inflated_total=together),
+        )
+
     @property
     def outermost(self) -> Format:
         """The format around the frames."""
@@ -145,7 +158,10 @@ class ColumnReader:
         bytes_read = 0
         for chunk in chunks:
             bytes_read += len(chunk)
-            for table in self._group(self._scan(stream, chunk)):
+            frames = self._scan(stream, chunk)
+            if isinstance(chunks, LocalPieces):
+                bytes_read -= chunks.repeat_cut(stream)
+            for table in self._group(frames):
                 yield _Group(table, bytes_read)
                 bytes_read = 0
         for table in self._group(self._scan(stream, None, tail=tail)):
@@ -201,18 +217,8 @@ class ColumnReader:
 
     def _write_group(self, group: _Group) -> tuple[_Group, _Opened | None]:
         """Return a group, and the frames inside it; None where rows are needed."""
-        limits = self.limits
-        together = replace(limits, inflated_total=min(INFLATED, limits.inflated_total))
         with add_source(self.source):
-            written = scan_to_batch(
-                group.table,
-                self.format,
-                self.schema,
-                file=self.source,
-                errors=self.errors,
-                check=self.check,
-                limits=together,
-            )
+            written = self._columns.read(group.table)
         if written is None:
             return group, None
         batches = list(self._split(written.batch, written.frames.count_bytes()))

@@ -131,6 +131,17 @@ class FrameScanner:
                     self._hold(bytearray(view[used:]))
                 break
 
+    def give_back(self, most: int) -> int:
+        """Forget the held bytes if they are at most `most`, and return their number; 0 if not.
+
+        The next piece must begin with these bytes and have more. Then their frame is not copied.
+        """
+        held = len(self._held)
+        if held > most:
+            return 0
+        self._hold(bytearray())
+        return held
+
     def read(self, view: memoryview, *, more: bool) -> Scanned:
         """Return the frames in bytes that begin at `offset`, and advance `offset` past them.
 

@@ -240,9 +240,12 @@ def get_seekable_size(path: str) -> int:
 
     Raises FileNotFoundError, and OSError for a pipe or a device, which cannot be read in parts.
     """
-    if URL.match(path) or find_translator(path) is not None:
-        return get_size(path)
-    return stat_file(path).st_size
+    return stat_file(path).st_size if is_local(path) else get_size(path)
+
+
+def is_local(path: str) -> bool:
+    """Return whether a path is that of a file that is read as it is, and not of an object."""
+    return not URL.match(path) and find_translator(path) is None
 
 
 def stat_file(path: str) -> os.stat_result:
@@ -261,7 +264,7 @@ def map_local_file(path: str) -> memoryview | None:
 
     Raises FileNotFoundError, OSError.
     """
-    if URL.match(path) or find_translator(path) is not None:
+    if not is_local(path):
         return None
     state = os.stat(path)
     if not stat.S_ISREG(state.st_mode) or not state.st_size:
@@ -316,7 +319,7 @@ def open_descriptor(path: str) -> Iterator[int]:
 
     Raises FileNotFoundError, OSError.
     """
-    if URL.match(path) or find_translator(path) is not None:
+    if not is_local(path):
         yield -1
         return
     with builtins.open(path, "rb", buffering=0) as file:

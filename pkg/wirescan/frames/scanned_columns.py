@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import replace
+from operator import methodcaller
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -77,7 +78,7 @@ def write_places(table: FrameTable, fields: Iterable[tuple[str, pa.DataType]]) -
     """
     writer = ColumnWriter(table.dtype)
     for name, kind in fields:
-        _add_place(writer, name, kind)
+        _request_place(name, kind)(writer)
     writer.read_rows(table.rows, table.buffers)
     return PlaceColumns(writer)
 
@@ -148,51 +149,51 @@ class ScannedColumns(PlaceColumns):
         return numbers, table
 
 
-def add_columns(
-    writer: ColumnWriter, format: Format, fields: Iterable[tuple[str, pa.DataType]]
-) -> bool:
-    """Add what the columns of an export need to a writer.
+# Adds to a writer what one column of an export needs.
+Request = Callable[[ColumnWriter], None]
+
+
+def list_requests(
+    format: Format, fields: Iterable[tuple[str, pa.DataType]]
+) -> list[Request] | None:
+    """Return what the columns of an export request from a writer.
 
     fields: the names of the columns and their Arrow types.
 
-    Returns False if a column cannot be written without rows.
+    Returns None if a column cannot be written without rows.
     """
-    for count in format.lists.values():
-        # `Allowance` counts the pairs, also of lists that are not exported.
-        writer.add_sum(count)
+    # `Allowance` counts the pairs, also of lists that are not exported.
+    requests: list[Request] = [methodcaller("add_sum", count) for count in format.lists.values()]
     for name, kind in fields:
         column = format.describe_column(name)
-        if column is None:
-            return False
-        if column.kind is ColumnKind.PAIRS:
-            assert column.declared.count is not None  # it makes a column one of pairs
-            writer.add_rows(name, column.declared.count)
-        elif column.owner is not format and column.kind not in CONSTANT:
-            writer.add_numbers("parent")
-        elif not _add_own_column(writer, column, kind):
-            return False
-    return True
+        own = None if column is None else _list_own_requests(format, column, kind)
+        if own is None:
+            return None
+        requests += own
+    return requests
 
 
-def _add_own_column(writer: ColumnWriter, column: ColumnDescription, kind: Any) -> bool:
+def _list_own_requests(
+    format: Format, column: ColumnDescription, kind: pa.DataType
+) -> list[Request] | None:
+    """Return what one column requests; None if it cannot be written without rows."""
+    if column.kind is ColumnKind.PAIRS:
+        return [methodcaller("add_rows", column.name, column.declared.count)]
     if column.kind in CONSTANT:
-        return True
+        return []
+    if column.owner is not format:
+        return [methodcaller("add_numbers", "parent")]
     if column.declared.computed is not None:
-        for name in column.declared.computed.reads:
-            writer.add_numbers(name)
-        return True
+        return [methodcaller("add_numbers", name) for name in column.declared.computed.reads]
     if column.kind in COPIED:
-        writer.add_numbers(column.name)
-    elif column.kind not in PLACES:
-        return False
-    else:
-        _add_place(writer, column.name, kind)
-    return True
+        return [methodcaller("add_numbers", column.name)]
+    if column.kind in PLACES:
+        return [_request_place(column.name, kind)]
+    return None
 
 
-def _add_place(writer: ColumnWriter, name: str, kind: pa.DataType) -> None:
-    """Add a place. kind: its Arrow type; a list is gathered, as `binary` is."""
+def _request_place(name: str, kind: pa.DataType) -> Request:
+    """Return the request of a place. kind: its Arrow type; a list is gathered, as `binary` is."""
     if kind == pa.binary_view():
-        writer.add_views(name)
-    else:
-        writer.add_gathered(name, large=kind == pa.large_binary())
+        return methodcaller("add_views", name)
+    return methodcaller("add_gathered", name, large=kind == pa.large_binary())

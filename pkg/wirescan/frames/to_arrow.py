@@ -26,13 +26,13 @@ the default of their column.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple, cast
 
 import numpy as np
 
 from wirescan.core.column_writer import ColumnWriter
-from wirescan.frames.columns import PLACES, ColumnKind, list_places
+from wirescan.frames.columns import PLACES, ColumnDescription, ColumnKind, list_places
 from wirescan.frames.errors import FrameError
 from wirescan.frames.fault_names import FAULT_NAMES, NUMBERS, FaultMeaning
 from wirescan.frames.format import Format, describe_rows
@@ -51,7 +51,7 @@ from wirescan.frames.registry import format_of
 from wirescan.frames.scanned_columns import (
     PlaceColumns,
     ScannedColumns,
-    add_columns,
+    list_requests,
     write_places,
 )
 from wirescan.frames.similar_names import hint_at_names
@@ -161,7 +161,8 @@ def to_batch(
     damaged = {id(level) for level in list_levels(table) if level.bad.any()}
     places = _write_own_places(table, out_schema)
     context = _Context(file, errors or table.errors, limits, damaged, places)
-    return _make_batch(table, out_schema, context)
+    columns = ((find_column(table, field.name), field.type) for field in out_schema)
+    return _make_batch(table, columns, out_schema, context)
 
 
 def _write_own_places(table: FrameTable, schema: pa.Schema) -> PlaceColumns | None:
@@ -182,54 +183,92 @@ class WrittenBatch(NamedTuple):
     frames: ScannedColumns
 
 
-def scan_to_batch(
-    outer: FrameTable,
-    format: Format,
-    schema: pa.Schema,
-    *,
-    file: str | None = None,
-    errors: str = "strict",
-    check: bool = True,
-    limits: Limits = Limits(),
-) -> WrittenBatch | None:
-    """Return the frames inside a table as one record batch, without making rows of them.
+class ColumnScan:
+    """Makes record batches of the frames inside tables, without making rows of the frames.
 
-    The columns are written while the frames are read, so only the named columns are. The batch is
-    the one that `to_batch` returns for `format.inside(outer)`.
+    The columns are written while the frames are read, so only the named columns are. What a column
+    needs is looked up once, for all tables.
 
-    outer: a table of `format.within`.
-    format: the format of the frames. It has a `write`.
-    schema: the columns, as `make_schema` returns them.
-    file, errors, limits: as in `to_batch`.
-    check: verify checksums, also those of `outer` if its scan did not.
-
-    Returns None if rows are needed: a frame is bad, a limit is reached, or a column is of a kind
-    that is not written.
-
-    Raises FrameError for a fault in a list, as `to_batch`.
+    Args:
+        format: the format of the frames. It has a `write`.
+        schema: the columns, as `make_schema` returns them.
+        file, errors, limits: as in `to_batch`.
+        check: verify checksums, also those of the tables if their scan did not.
     """
-    assert format.write is not None
-    writer = ColumnWriter(format.dtype)
-    if not add_columns(writer, format, [(field.name, field.type) for field in schema]):
-        return None
-    format.write(outer, writer, check=check, limits=limits)
-    if writer.failed:
-        return None
-    frames = ScannedColumns(writer, format, outer, errors)
-    return WrittenBatch(
-        _make_batch(frames, schema, _Context(file, errors, limits, set(), frames)), frames
-    )
+
+    def __init__(
+        self,
+        format: Format,
+        schema: pa.Schema,
+        *,
+        file: str | None = None,
+        errors: str = "strict",
+        check: bool = True,
+        limits: Limits = Limits(),
+    ):
+        self._format = format
+        self._schema = schema
+        self._file = file
+        self._errors = errors
+        self._check = check
+        self._limits = limits
+        fields = [(field.name, field.type) for field in schema]
+        self._requests = list_requests(format, fields)
+        self._columns = [(name, kind, _describe_of_rows(format, name)) for name, kind in fields]
+
+    def read(self, outer: FrameTable) -> WrittenBatch | None:
+        """Return the frames inside a table of `format.within` as one record batch.
+
+        The batch is the one that `to_batch` returns for `format.inside(outer)`.
+
+        Returns None if rows are needed: a frame is bad, a limit is reached, or a column is of a
+        kind that is not written.
+
+        Raises FrameError for a fault in a list, as `to_batch`.
+        """
+        if self._requests is None:
+            return None
+        assert self._format.write is not None
+        writer = ColumnWriter(self._format.dtype)
+        for request in self._requests:
+            request(writer)
+        self._format.write(outer, writer, check=self._check, limits=self._limits)
+        if writer.failed:
+            return None
+        frames = ScannedColumns(writer, self._format, outer, self._errors)
+        found = [
+            (
+                find_column(cast("FrameTable", frames), name)
+                if column is None
+                else FoundColumn(cast("FrameTable", frames), None, column),
+                kind,
+            )
+            for name, kind, column in self._columns
+        ]
+        context = _Context(self._file, self._errors, self._limits, set(), frames)
+        return WrittenBatch(_make_batch(frames, found, self._schema, context), frames)
+
+
+def _describe_of_rows(format: Format, name: str) -> ColumnDescription | None:
+    """Return what a column is that needs no table around the rows; None for any other column."""
+    column = format.describe_column(name)
+    assert column is not None  # it is in a schema
+    is_of_rows = column.owner in (None, format) and column.declared.computed is None
+    return column if is_of_rows else None
 
 
 def _make_batch(
-    table: FrameTable | ScannedColumns, schema: pa.Schema, context: _Context
+    table: FrameTable | ScannedColumns,
+    columns: Iterable[tuple[FoundColumn, pa.DataType]],
+    schema: pa.Schema,
+    context: _Context,
 ) -> pa.RecordBatch:
+    """Return the columns of a schema, which were found in a table."""
     arrays = []
     try:
-        for field in schema:
-            found = find_column(cast("FrameTable", table), field.name)
+        for found, kind in columns:
             make = MAKERS.get(found.column.kind, _make_number_column)
-            arrays.append(make(found, field.type, context))
+            arrays.append(make(found, kind, context))
     except FrameError as error:
         error.source = error.source or context.file
         raise

@@ -7,14 +7,21 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import replace
+from functools import partial
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from wirescan.core.fault import Fault
-from wirescan.files.source import get_seekable_size, map_local_file, open_ranges, view_of
+from wirescan.files.source import (
+    get_seekable_size,
+    is_local,
+    map_local_file,
+    open_ranges,
+    view_of,
+)
 from wirescan.frames.errors import FrameError, enforce_mode
 from wirescan.frames.escape import make_visible
 from wirescan.frames.format import Format
@@ -34,6 +41,7 @@ from wirescan.reading.filters import (
 from wirescan.reading.stream import Stream
 
 PIECE = 8 << 20  # bytes read at a time
+MOST_REPEATED = 4  # a piece repeats at most this fraction of the bytes before it
 ROWS_MORE = 4  # the factor by which the row limit grows if too many rows are bad
 INFLATED = 128 << 20  # bytes that frames opened together may decompress to; one frame may exceed it
 ROW_BYTES = 64 << 20  # bytes of rows of frames opened together; one frame may exceed it
@@ -111,11 +119,58 @@ def iter_tables(
     )
 
 
+class LocalPieces:
+    """The bytes of a range of a local file, or of memory, some at a time.
+
+    Args:
+        open: returns a context with a function that reads the bytes between two positions.
+        start: byte position.
+        stop: byte position, exclusive.
+        piece: bytes read at a time.
+
+    Iterating raises what `open` and its function raise.
+    """
+
+    def __init__(
+        self,
+        open: Callable[[], AbstractContextManager[Callable[[int, int], memoryview]]],
+        start: int,
+        stop: int,
+        piece: int,
+    ):
+        self._open = open
+        self._at = start
+        self._stop = stop
+        self._piece = piece
+
+    def __iter__(self) -> Iterator[memoryview]:
+        with self._open() as read:
+            while self._at < self._stop:
+                first = self._at
+                self._at = min(first + self._piece, self._stop)
+                yield read(first, self._at)
+
+    def repeat_cut(self, stream: Stream) -> int:
+        """Let the next piece begin with the frame that the last one cuts, if these bytes are few.
+
+        To read them again costs less than to join the frame.
+
+        stream: has read the last piece.
+
+        Returns the number of bytes that the next piece repeats.
+        """
+        if self._at == self._stop:
+            return 0
+        repeated = stream.give_back(self._piece // MOST_REPEATED)
+        self._at -= repeated
+        return repeated
+
+
 class Chunks(NamedTuple):
     """A range of a file, in pieces.
 
     Attributes:
-        pieces: the bytes.
+        pieces: the bytes. `LocalPieces` if they can be read again at little cost.
         path: the path of the file; None for bytes in memory.
         reach_end: whether the range ends where the file does.
     """
@@ -144,12 +199,26 @@ def open_chunks(
     if piece < 1 or not 0 <= start <= stop:
         raise ValueError(f"no part of a file: bytes {start} to {stop}, {piece} at a time")
     if view is None:
+        if is_local(source):
+            pieces = LocalPieces(partial(_open_whole_ranges, source), start, stop, piece)
+            return Chunks(pieces, source, stop >= end)
         return Chunks(read_chunks(source, start, stop, piece), source, stop >= end)
     if stop > end:
         where = f"{make_visible(path)} has" if path is not None else "there are"
         raise EOFError(f"{where} {end} bytes, and the range ends at {stop}")
-    pieces = (view[at : min(at + piece, stop)] for at in range(start, stop, piece))
+
+    def read_view(first: int, after: int) -> memoryview:
+        return view[first:after]
+
+    pieces = LocalPieces(lambda: nullcontext(read_view), start, stop, piece)
     return Chunks(pieces, path, stop >= end)
+
+
+@contextmanager
+def _open_whole_ranges(path: str) -> Iterator[Callable[[int, int], memoryview]]:
+    """Open a file, and give a function that reads the bytes between two positions: `read_piece`."""
+    with open_ranges(path) as read:
+        yield partial(read_piece, read, path)
 
 
 def scan_nested(
@@ -171,7 +240,7 @@ def scan_nested(
     """
     allowance = Allowance(limits)
     tables = scan_outermost(
-        allowance.count_chunks(chunks),
+        chunks if isinstance(chunks, LocalPieces) else allowance.count_chunks(chunks),
         format,
         errors=errors,
         check=check,
@@ -218,14 +287,20 @@ def read_pieces(
     The other arguments and the errors are those of `read_chunks`.
     """
     for at in range(start, stop, piece):
-        piece_stop = min(at + piece, stop)
-        data = read(at, piece_stop)
-        if len(data) < piece_stop - at:
-            raise EOFError(
-                f"{make_visible(path)} ends at {at + len(data)}, before {stop}: "
-                "it was cut while it was read"
-            )
-        yield data
+        yield read_piece(read, path, at, min(at + piece, stop))
+
+
+def read_piece(
+    read: Callable[[int, int], memoryview], path: str, start: int, stop: int
+) -> memoryview:
+    """Return the bytes between two positions. The arguments and errors are as in `read_pieces`."""
+    data = read(start, stop)
+    if len(data) < stop - start:
+        raise EOFError(
+            f"{make_visible(path)} ends at {start + len(data)}, before {stop}: "
+            "it was cut while it was read"
+        )
+    return data
 
 
 def scan_outermost(
@@ -243,8 +318,9 @@ def scan_outermost(
     """Yield the outermost frames around a format, from the chunks of a stream.
 
     The last table states why the scan stopped, and it may be empty. The arguments are those of
-    `Stream` and of `Stream.close`, and `allowance`, which counts the frames. Whoever reads the
-    chunks counts their bytes (`Allowance.count_chunks`). None, the default: no bound.
+    `Stream` and of `Stream.close`, and `allowance`, which counts the frames, and the bytes of
+    `LocalPieces`. Whoever reads other chunks counts their bytes (`Allowance.count_chunks`). None,
+    the default: no bound.
 
     Raises FrameError as `errors` says, and ExpansionError for more frames than the allowance.
     """
@@ -256,6 +332,10 @@ def scan_outermost(
     stream = Stream(top, errors=errors, check=check, limits=limits, source=source, offset=offset)
     for chunk in chunks:
         table = stream.feed(chunk)
+        if isinstance(chunks, LocalPieces):
+            bytes_read = len(chunk) - chunks.repeat_cut(stream)
+            if allowance is not None:
+                allowance.count_read(bytes_read)
         with add_source(source):
             if len(table) and allowance is not None:
                 allowance.spend_frames(table)

@@ -125,6 +125,13 @@ class Stream:
             raise ValueError("the stream is closed")
         return self._read(self._scanner.feed(view_of(chunk)))
 
+    def give_back(self, most: int) -> int:
+        """Forget the held bytes if they are at most `most`, and return their number; 0 if not.
+
+        The next chunk must begin with these bytes and have more. Then their frame is not copied.
+        """
+        return self._scanner.give_back(most)
+
     @property
     def intact(self) -> FrameTable:
         """Outermost frames before the fault in the bytes that ended a strict stream.
