@@ -1,17 +1,23 @@
 """Frames to Parquet: the files hold exactly the rows of the tables; all files appear, or none."""
 
 import os
+import tempfile
 from hashlib import sha256
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from hypothesis import given
 
 import wirescan
+from tests.laws.cases import steady
+from tests.strategies import kafka as strategies
+from tests.strategies import shared as st
 from tests.support.paths import ORDERS
 from wirescan import FrameError, Limits
 from wirescan.export import fault_report as faults
+from wirescan.export import parquet
 from wirescan.export import parquet_writer as sink
 from wirescan.export.hive_layout import Layout
 from wirescan.export.parquet import Summary, convert, write, write_counted
@@ -79,6 +85,51 @@ def test_every_format_is_converted(tmp_path, format, size):
     assert written.schema.names == to_arrow.list_default_columns(format)
     if format == "kafka.records":
         assert written["offset"].to_pylist() == table["offset"].tolist()
+
+
+def read_counted(path, columns, errors, *, as_columns):
+    """Return what is written and counted of a file, or the error that reading raises."""
+    with pytest.MonkeyPatch.context() as patch:
+        # The frames become columns without tables, or only by tables.
+        if as_columns:
+            patch.setattr(parquet, "open_nested", None)
+        else:
+            patch.setattr(parquet, "make_column_reader", lambda *arguments, **options: None)
+        layout = Layout.from_columns("kafka.records", columns)
+        try:
+            pieces = list(write_counted(plan(path, "kafka.records"), layout, errors=errors))
+        except FrameError as error:
+            return str(error), error.source
+    batches = [batch for piece in pieces for _, batch in piece.batches]
+    faults_found = [piece.faults.to_pylist() for piece in pieces if piece.faults is not None]
+    rows = pa.Table.from_batches(batches, layout.schema).combine_chunks()
+    return sum((piece.summary for piece in pieces), Summary()), rows.to_pylist(), faults_found
+
+
+@steady
+@given(
+    st.one_of(strategies.logs(), strategies.damaged_logs()),
+    st.sampled_from([["offset", "timestamp", "key", "value"], ["value", "fault", "_start"]]),
+    st.sampled_from(["strict", "mark", "skip"]),
+)
+def test_columns_without_tables_are_written_and_counted_as_tables_are(raw, columns, errors):
+    with tempfile.TemporaryDirectory() as folder:
+        path = os.path.join(folder, f"{0:020}.log")
+        with open(path, "wb") as file:
+            file.write(raw)
+        by_columns = read_counted(path, columns, errors, as_columns=True)
+        assert by_columns == read_counted(path, columns, errors, as_columns=False)
+
+
+def test_faults_in_lists_are_counted(tmp_path):
+    path = tmp_path / "a.log"
+    raw = bytearray(encode_batch([Record(0, 0, None, b"value", [(b"key", b"value")])]))
+    raw[-10] = 99  # the size of the header's key
+    path.write_bytes(raw)
+    with pytest.raises(FrameError):
+        convert(path, tmp_path / "strict", "kafka.records", check=False)
+    done = convert(path, tmp_path / "mark", "kafka.records", check=False, errors="mark")
+    assert (done.records, done.faults) == (1, 1)
 
 
 def test_columns_and_compression_are_options(tmp_path):

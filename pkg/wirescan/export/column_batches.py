@@ -151,6 +151,20 @@ class ColumnReader:
                 opened.spend()
             yield from opened.batches
 
+    def open(self, table: FrameTable) -> Iterator[pa.RecordBatch | FrameTable]:
+        """Yield the frames inside outermost frames, which another reader has scanned and counted.
+
+        Without filters, on this thread. The results and the errors are those of `read`.
+        """
+        for part in self._group(table):
+            group, opened = self._write_group(_Group(part, 0))
+            if opened is None:
+                yield from self._open_rows(group.table)
+                continue
+            with add_source(self.source):
+                opened.spend()
+            yield from opened.batches
+
     def _list_groups(
         self, stream: Stream, chunks: Iterable[Any], *, tail: bool
     ) -> Iterator[_Group]:

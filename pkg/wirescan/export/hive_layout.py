@@ -159,11 +159,14 @@ class Layout:
                 order, runs = self._find_runs(part, file)
                 part = part if len(runs) < 2 else part[order]
             batch = to_arrow.to_batch(part, self.columns, types="spark", file=file, errors=errors)
-            if self.payloads is not None:
-                batch = self.payloads.decode(batch)
+            batch = self.decode(batch)
             for key, start, stop in runs:
                 rows = batch.slice(start, stop - start)
                 yield key if errors == "strict" else self._shorten_key(key), rows
+
+    def decode(self, batch: pa.RecordBatch) -> pa.RecordBatch:
+        """Return rows of `stored_schema` as rows of `schema`."""
+        return batch if self.payloads is None else self.payloads.decode(batch)
 
     def format_directory(self, key: Key) -> str:
         """Return the directory of the rows with a key, relative to the output.

@@ -25,7 +25,8 @@ with name_package("pyarrow", __name__, "'wirescan[arrow]'"):
 from wirescan.decoding.decoder import Decoder
 from wirescan.decoding.payload_columns import PayloadColumns
 from wirescan.export import fault_report
-from wirescan.export.batches import fit_payloads
+from wirescan.export.batches import BATCH_BYTES, fit_payloads
+from wirescan.export.column_batches import ColumnReader, make_column_reader
 from wirescan.export.hive_layout import Key, Layout
 from wirescan.export.parquet_writer import (
     COMPRESSION,
@@ -40,6 +41,7 @@ from wirescan.export.parquet_writer import (
     open_local_file,
     replace_merged,
 )
+from wirescan.export.table_parts import BATCH_ROWS
 from wirescan.files.source import get_seekable_size
 from wirescan.frames.errors import check_mode
 from wirescan.frames.limits import Limits
@@ -48,7 +50,7 @@ from wirescan.frames.registry import format_of
 from wirescan.frames.table import FrameTable
 from wirescan.reading.allowance import Allowance
 from wirescan.reading.captures import choose_source_format
-from wirescan.reading.chunked import open_nested, read_chunks, scan_outermost
+from wirescan.reading.chunked import count_pieces, open_chunks, open_nested, scan_outermost
 from wirescan.reading.expression import add_expression
 from wirescan.reading.filters import check_filters
 from wirescan.reading.splits import SLICE_BYTES, Slice, plan_tasks
@@ -148,20 +150,39 @@ def write_counted(
         "limits": limits,
     }
     checked_filters = check_filters(filters, format)
+    # Frames become columns without rows, unless rows are looked at: chosen, sorted, or counted as
+    # those with damage in their lists are.
+    has_lists = not format.lists.keys().isdisjoint(layout.columns)
+    needs_rows = (
+        chooser is not None
+        or bool(checked_filters or layout.by)
+        or (errors != "strict" and has_lists)
+    )
     for part in slices:
         if chooser is not None and chooser.is_done:
             return
         covered = 0
         tail = part.last or part.stop >= get_seekable_size(part.path)
-        allowance = Allowance(limits)
-        options |= {"source": part.path, "allowance": allowance}
-        chunks = allowance.count_chunks(read_chunks(part.path, part.start, part.stop))
-        for frames in scan_outermost(chunks, format, offset=part.start, tail=tail, **options):
+        reader = None if needs_rows else _make_column_reader(layout, part.path, options)
+        allowance = Allowance(limits) if reader is None else reader.allowance
+        reading = {**options, "source": part.path, "allowance": allowance}
+        pieces = open_chunks(part.path, part.start, part.stop, BATCH_BYTES).pieces
+        chunks = count_pieces(pieces, allowance)
+        for frames in scan_outermost(chunks, format, offset=part.start, tail=tail, **reading):
             read = int(frames["size"].sum(dtype=np.int64))
             covered += read
             yield CountedBatches(Summary(frames=int(np.count_nonzero(~frames.bad))), [])
-            for table in open_nested(frames, format, filters=checked_filters, **options):
-                yield _count_table(table, layout, errors, chooser, part.path)
+            opened: Iterable[pa.RecordBatch | FrameTable] = (
+                open_nested(frames, format, filters=checked_filters, **reading)
+                if reader is None
+                else reader.open(frames)
+            )
+            for result in opened:
+                if isinstance(result, FrameTable):
+                    yield _count_table(result, layout, errors, chooser, part.path)
+                else:
+                    batch = layout.decode(result)
+                    yield CountedBatches(Summary(records=len(batch)), [((), batch)])
             advance(read)
             if chooser is not None and chooser.is_done:
                 break
@@ -171,6 +192,27 @@ def write_counted(
         yield CountedBatches(
             Summary(files=int(part.start == 0), bytes=len(part), tail=tail_size), []
         )
+
+
+def _make_column_reader(
+    layout: Layout, source: str, options: dict[str, Any]
+) -> ColumnReader | None:
+    """Return a reader of the columns of a layout from a file; None if rows are needed.
+
+    options: the arguments `errors`, `check` and `limits` of the reader.
+    """
+    return make_column_reader(
+        layout.format,
+        schema=layout.stored_schema,
+        binary="binary",
+        types="spark",
+        source=source,
+        batch_rows=BATCH_ROWS,
+        batch_bytes=BATCH_BYTES,
+        workers=1,
+        filters=(),
+        **options,
+    )
 
 
 def _count_table(

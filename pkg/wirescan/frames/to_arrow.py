@@ -161,8 +161,8 @@ def to_batch(
     damaged = {id(level) for level in list_levels(table) if level.bad.any()}
     places = _write_own_places(table, out_schema)
     context = _Context(file, errors or table.errors, limits, damaged, places)
-    columns = ((find_column(table, field.name), field.type) for field in out_schema)
-    return _make_batch(table, columns, out_schema, context)
+    found = ((find_column(table, field.name), field.type) for field in out_schema)
+    return _make_batch(table, found, out_schema, context)
 
 
 def _write_own_places(table: FrameTable, schema: pa.Schema) -> PlaceColumns | None:

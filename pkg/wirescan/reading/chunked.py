@@ -240,7 +240,7 @@ def scan_nested(
     """
     allowance = Allowance(limits)
     tables = scan_outermost(
-        chunks if isinstance(chunks, LocalPieces) else allowance.count_chunks(chunks),
+        count_pieces(chunks, allowance),
         format,
         errors=errors,
         check=check,
@@ -261,6 +261,11 @@ def scan_nested(
             filters=filters,
             allowance=allowance,
         )
+
+
+def count_pieces(chunks: Iterable[Any], allowance: Allowance) -> Iterable[Any]:
+    """Return chunks for `scan_outermost`, whose bytes an allowance counts."""
+    return chunks if isinstance(chunks, LocalPieces) else allowance.count_chunks(chunks)
 
 
 def read_chunks(path: str, start: int, stop: int, piece: int = PIECE) -> Iterator[memoryview]:
