@@ -16,6 +16,7 @@ from wirescan.frames.optional_packages import name_package
 with name_package("pyarrow", __name__, "'wirescan[arrow]'"):
     import pyarrow as pa
 
+from wirescan.core.parallel import choose_workers, map_in_order
 from wirescan.decoding.decoder import Decoder
 from wirescan.decoding.payload_columns import PayloadColumns
 from wirescan.export.column_batches import make_column_reader
@@ -59,10 +60,10 @@ def iter_batches(
     Only the named columns are written. For Kafka's records they are written while the records are
     read, without a table of rows, unless there are filters or a condition `where`.
 
-    workers: the number of threads that read and filter Kafka's records. None, the default: as many
-        as there are cores for this process, but at most the environment variable
-        WIRESCAN_WORKERS. The batches are the same for each number. Other formats, and groups of
-        records with damage, use one thread.
+    workers: the number of threads that read and filter Kafka's records, or that make columns of the
+        frames of other formats while the calling thread reads them. None, the default: as many as
+        there are cores for this process, but at most the environment variable WIRESCAN_WORKERS.
+        The batches are the same for each number. Groups of records with damage use one thread.
     decode: columns of byte strings whose payloads become typed values, and their decoders, such as
         {"value": "json"}. `wirescan.decoding.notation` lists the texts. A payload that cannot be
         decoded is null. The column after it, such as `value_fault`, says why.
@@ -125,23 +126,30 @@ def iter_batches(
         errors=errors,
         limits=limits,
     )
-    batches = _make_batches(results, make_batch, batch_bytes, columns)
+    parts = _split_tables(results, batch_bytes, columns)
+    # A `ColumnReader` has its own threads, and rarely gives a table.
+    threads = choose_workers(workers) if reader is None else 1
+    batches = map_in_order(partial(_make_batch, make_batch), parts, threads)
     yield from payloads.decode_all(batches)
 
 
-def _make_batches(
+def _split_tables(
     results: Iterable[pa.RecordBatch | FrameTable],
-    make_batch: Callable[[FrameTable], pa.RecordBatch],
     batch_bytes: int,
     columns: Sequence[str] | None,
-) -> Iterator[pa.RecordBatch]:
-    """Yield record batches as they are, and tables as batches of about `batch_bytes`."""
+) -> Iterator[pa.RecordBatch | FrameTable]:
+    """Yield record batches as they are, and tables in parts of about `batch_bytes`."""
     for result in results:
         if isinstance(result, pa.RecordBatch):
             yield result
-            continue
-        for part in split_by_bytes(result, batch_bytes, columns):
-            yield make_batch(part)
+        else:
+            yield from split_by_bytes(result, batch_bytes, columns)
+
+
+def _make_batch(
+    make: Callable[[FrameTable], pa.RecordBatch], part: pa.RecordBatch | FrameTable
+) -> pa.RecordBatch:
+    return part if isinstance(part, pa.RecordBatch) else make(part)
 
 
 def fit_payloads(
