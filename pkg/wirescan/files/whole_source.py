@@ -19,6 +19,7 @@ from wirescan.frames.limits import Limits
 from wirescan.frames.table import FrameTable, join, make_empty, make_stop
 
 LEAST_VERIFIED = 16 << 20  # bytes to verify; a smaller share is not worth a thread
+TINY = 256  # bytes of a buffer; to ask for threads takes longer than to scan fewer
 
 
 class _Scanned(NamedTuple):
@@ -83,7 +84,7 @@ def _scan_buffer(
         parser = format.parser
         scan = parser.scan
         assert scan is not None  # every outermost format has one
-        if check and parser.verify is not None and into is None:
+        if check and len(buffer) >= TINY and parser.verify is not None and into is None:
             threads = choose_threads(len(buffer), LEAST_VERIFIED)
             if threads > 1:
                 scanned = _scan_good_frames(buffer, parser, limits, threads)
