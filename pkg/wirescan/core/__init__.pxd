@@ -10,8 +10,8 @@ from wirescan.core.reader cimport (
     rarely, sized, store_word, take, unknown, unzigzag, varint32, varint64, zigzag32, zigzag64)
 from wirescan.core.checksum cimport crc32_of, crc32c_of
 from wirescan.core.loop cimport (
-    ColumnTargets, Context, Head, LIKELY, NestedScan, Parents, ReadColumns, ReadRun, Readable, SOME,
-    ScanState, SearchBudget, UNDECIDED, VerifyFrame, add_each, charge_budget, charge_walk,
+    ColumnTargets, Context, Head, LIKELY, NestedScan, Parents, ReadColumns, ReadRun, Readable,
+    RunMemory, SOME, ScanState, SearchBudget, UNDECIDED, VerifyFrame, add_each, charge_budget, charge_walk,
     find_intact_frame, is_inside, locate_frame, may_walk, open_frames, open_rows, place,
     scan_buffer, scan_children, scan_frames, scan_spans)
 from wirescan.core.rows cimport Rows, begin_row

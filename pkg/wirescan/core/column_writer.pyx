@@ -16,7 +16,7 @@ from libc.stdlib cimport calloc, free
 from libc.string cimport memcpy, memset
 from wirescan.core.fault cimport Fault
 from wirescan.core.loop cimport (
-    ColumnTargets, Head, MOST_TARGETS, ReadColumns, Readable, RowSink, WRITE_ROWS,
+    ColumnTargets, Head, MOST_TARGETS, ReadColumns, Readable, RowSink, RunMemory, WRITE_ROWS,
     is_inside, locate_frame)
 from wirescan.core.reader cimport (
     PLACE_MASKS, Reader, VIEW_BYTES, VIEW_MASKS, put_view, rarely)
@@ -470,7 +470,7 @@ cdef bint finish_targets(ColumnSet* set, const ColumnTargets* targets, size_t co
 
 cdef size_t write_columns(void* sink, ReadColumns read, Reader* r, size_t max_rows,
                           const void* parent, const Readable* buffer, const Head* span,
-                          bint ahead) noexcept nogil:
+                          bint ahead, RunMemory* memory) noexcept nogil:
     cdef ColumnSet* set = <ColumnSet*>sink
     cdef const Window* window = set.windows + span.buffer
     cdef ColumnTargets targets
@@ -484,7 +484,7 @@ cdef size_t write_columns(void* sink, ReadColumns read, Reader* r, size_t max_ro
         return 0
     targets.low = buffer.at + low
     targets.window = <uint32_t>(window.number + first)
-    count = read(r, &targets, count, parent, buffer, span, ahead)
+    count = read(r, &targets, count, parent, buffer, span, ahead, memory)
     if not finish_targets(set, &targets, count, span.parent):
         return 0
     set.count += count

@@ -92,14 +92,20 @@ cdef struct Readable:
     const uint8_t* at
     const uint8_t* end
 
+# What a ReadRun or a ReadColumns keeps from one call to the next one of a scan. The results must not
+# depend on it. The numbers are the kernel's own, and 0 at first.
+cdef struct RunMemory:
+    size_t most
+    size_t left
+
 # Optional, for speed: read at most `max_rows` frames of the commonest kind, the children of `span`,
 # and write their whole rows, including Head. `buffer` holds all bytes that may be read around them.
 # Return the number of rows. Leave `r` at the first frame that is of another kind or looks bad:
 # ReadFrame decides on that frame. `ahead`: there is a VerifyFrame, so prefetch the next span.
 # `past`: write the rows with stores that bypass the caches.
 ctypedef size_t (*ReadRun)(Reader* r, char* rows, size_t max_rows, const void* parent,
-                           const Readable* buffer, const Head* span, bint ahead,
-                           bint past) noexcept nogil
+                           const Readable* buffer, const Head* span, bint ahead, bint past,
+                           RunMemory* memory) noexcept nogil
 
 # Where a ReadColumns writes. The protocol package numbers its columns. The pointers are to the next
 # value, and NULL for a column that is not wanted.
@@ -122,7 +128,7 @@ cdef struct ColumnTargets:
 # size -1. Return the number of frames.
 ctypedef size_t (*ReadColumns)(Reader* r, ColumnTargets* targets, size_t max_rows,
                                const void* parent, const Readable* buffer, const Head* span,
-                               bint ahead) noexcept nogil
+                               bint ahead, RunMemory* memory) noexcept nogil
 
 # Optional: verify the parent itself, for example its checksum. This is called once, when the parent
 # is opened, with its row and the buffer that holds it.
@@ -139,7 +145,7 @@ ctypedef bint (*WriteRows)(void* sink, Rows* rows) noexcept nogil
 # number of frames, 0 where the next one has to become a row.
 ctypedef size_t (*WriteColumns)(void* sink, ReadColumns read, Reader* r, size_t max_rows,
                                 const void* parent, const Readable* buffer, const Head* span,
-                                bint ahead) noexcept nogil
+                                bint ahead, RunMemory* memory) noexcept nogil
 
 cdef enum:
     WRITE_ROWS = 128        # a WriteRows gets about so many rows at a time
@@ -623,6 +629,7 @@ cdef inline Fault scan_children(const NestedScan* nested, Rows* rows, size_t str
     cdef const uint8_t* start
     cdef const Head* parent
     cdef Context context = Context(NULL, False, NULL, NULL)
+    cdef RunMemory memory = RunMemory(0, 0)
     cdef char* row
     cdef Reader r
     cdef Fault fault, refused
@@ -645,14 +652,14 @@ cdef inline Fault scan_children(const NestedScan* nested, Rows* rows, size_t str
             if (nested.columns is not NULL and not refused and owed > 0
                     and rows.count == 0):
                 count = nested.write_columns(nested.sink, nested.columns, &r, <size_t>owed, parent,
-                                             buffer, span, nested.verify is not NULL)
+                                             buffer, span, nested.verify is not NULL, &memory)
                 owed -= <int64_t>count
                 if count:
                     continue
             if nested.run is not NULL and not refused and owed > 0:
                 count = nested.run(&r, rows.at + rows.count * stride,
                                    min(rows.capacity - rows.count, <size_t>owed), parent, buffer,
-                                   span, nested.verify is not NULL, nested.past)
+                                   span, nested.verify is not NULL, nested.past, &memory)
                 rows.count += count
                 owed -= <int64_t>count
                 if nested.write is not NULL and rows.count >= WRITE_ROWS:

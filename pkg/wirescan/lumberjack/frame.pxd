@@ -1,9 +1,9 @@
 # Kernels of frames, and of the pairs in data frames. scan.pyx draws their bytes.
 from libc.string cimport memcpy
 from wirescan.core cimport (
-    BAD_LENGTH, Context, EMPTY, Fault, Head, NOT_A_FRAME, OK, Readable, Reader, SHORT, TRUNCATED,
-    be32, pack_pair, enter, int32_t, int64_t, left, store_word, sized, take, uint8_t, uint32_t,
-    uint64_t)
+    BAD_LENGTH, Context, EMPTY, Fault, Head, NOT_A_FRAME, OK, Readable, Reader, RunMemory, SHORT,
+    TRUNCATED, be32, pack_pair, enter, int32_t, int64_t, left, store_word, sized, take, uint8_t,
+    uint32_t, uint64_t)
 from wirescan.lumberjack.rows cimport (
     ACK, COMPRESSED, DATA, Frame, JSON, LARGEST, LARGEST_FRAME, LONG_HEADER, MAX_PAIRS, Pair,
     SHORT_HEADER, SMALLEST_PAIR, WINDOW)
@@ -117,7 +117,7 @@ cdef inline Fault read_pair(Reader* r, void* out, const Context* context) noexce
 
 cdef inline size_t read_pair_run(
         Reader* r, char* rows, size_t max_rows, const void* parent, const Readable* buffer,
-        const Head* span, bint ahead, bint past) noexcept nogil:
+        const Head* span, bint ahead, bint past, RunMemory* memory) noexcept nogil:
     # A `ReadRun`: read pairs up to the first bad one, and write each row as five words.
     cdef const uint8_t* start = r.at
     cdef char* row = rows

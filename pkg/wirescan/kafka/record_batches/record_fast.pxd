@@ -6,8 +6,8 @@
 # that depends on the size of a varint. `read_short_records` alternates between the two.
 from libc.string cimport memcpy
 from wirescan.core cimport (
-    ColumnTargets, Head, Readable, Reader, TOPS, VIEW_BYTES, VarintLayout, extract, int64_t,
-    join_groups, le64, learn, lowest, matches, pack_pair, prefetch, put_wide_view, rarely,
+    ColumnTargets, Head, Readable, Reader, RunMemory, TOPS, VIEW_BYTES, VarintLayout, extract,
+    int64_t, join_groups, le64, learn, lowest, matches, pack_pair, prefetch, put_wide_view, rarely,
     store_word, uint8_t, uint32_t, uint64_t, unknown, unzigzag)
 from wirescan.kafka.record_batches.rows cimport Batch, LOG_APPEND_TIME, Record
 
@@ -18,7 +18,11 @@ cdef enum:
     # two more are usual: of the first delta of an offset, and of a timestamp, that has two bytes.
     CHANGES = 6
     FEW = 8                        # records that are not worth learning layouts
-    VARIED = 256                    # varied records that are read before the next layout is tried
+    # Varied records that are read before layouts are learnt again, also in the next batches. They
+    # double each time that fewer than ALIKE records have the layouts of those before.
+    VARIED = 256
+    MOST_VARIED = 2048
+    ALIKE = 64
     # The loops leave long varints to record.pxd, except timestamps. An end is the number of a
     # varint's last bit in its word, and 64 if the varint has no end there. These are bits of it.
     TOO_LONG = 0x60                 # one is set if there are more than four bytes, or no end
@@ -214,9 +218,9 @@ cdef inline void set_size(Place* place, uint64_t code) noexcept nogil:
     place.size = (code >> 1) & ~place.null
 
 
-cdef inline void read_varied_records(Run* state, ColumnTargets* targets, bint to_columns,
-                                     bint past) noexcept nogil:
-    # Read at most VARIED records, with fewer than 64 headers each. A good record takes none of the
+cdef inline void read_varied_records(Run* state, ColumnTargets* targets, size_t most,
+                                     bint to_columns, bint past) noexcept nogil:
+    # Read at most `most` records, with fewer than 64 headers each. A good record takes none of the
     # branches.
     cdef Run run = state[0]
     cdef ColumnTargets columns
@@ -228,9 +232,9 @@ cdef inline void read_varied_records(Run* state, ColumnTargets* targets, bint to
     cdef const uint8_t* end
     if to_columns:
         columns = targets[0]
-        run.most = min(run.count + VARIED, run.most)
-    elif run.stop - run.row > VARIED * <ssize_t>sizeof(Record):
-        run.stop = run.row + VARIED * sizeof(Record)
+        run.most = min(run.count + most, run.most)
+    elif <size_t>(run.stop - run.row) > most * sizeof(Record):
+        run.stop = run.row + most * sizeof(Record)
     while left_over(&run, to_columns) and run.start < run.limit:
         word = le64(run.start)
         ends = ~word & TOPS
@@ -297,9 +301,20 @@ cdef inline void read_varied_records(Run* state, ColumnTargets* targets, bint to
     state.row = run.row
 
 
+cdef inline RunMemory plan_varied(RunMemory memory, size_t alike, size_t offered) noexcept nogil:
+    # Plan how many varied records are read before layouts are learnt again, after `alike` of the
+    # offered records had known layouts: none if all had, and more each time if few had.
+    if alike == offered:
+        return RunMemory(memory.most, 0)
+    memory.most = min(max(2 * memory.most, <size_t>VARIED), <size_t>MOST_VARIED)
+    if alike >= ALIKE:
+        memory.most = VARIED
+    return RunMemory(memory.most, memory.most)
+
+
 cdef inline size_t read_short_records(
         Reader* r, char* rows, ColumnTargets* targets, size_t max_rows, const void* parent,
-        const Readable* buffer, const Head* span, bint ahead, bint to_columns,
+        const Readable* buffer, const Head* span, bint ahead, RunMemory* memory, bint to_columns,
         bint past) noexcept nogil:
     # Read records of magic 2 with short varints. Return how many were read. The loops load whole
     # words, so they stop before the last bytes of the buffer. They also stop at the first record of
@@ -310,6 +325,7 @@ cdef inline size_t read_short_records(
     cdef bint append = (batch.attributes & LOG_APPEND_TIME) != 0
     cdef Run run
     cdef Head head                  # the part of the head that all these rows share
+    cdef RunMemory own = memory[0]  # so that the compiler keeps it in registers
     cdef size_t left = max_rows, before
     if batch.magic != 2 or buffer.end - r.at < MARGIN:
         return 0
@@ -334,29 +350,35 @@ cdef inline size_t read_short_records(
     run.distance = min(<size_t>span.size, <size_t>FARTHEST) if ahead else 2048
     while left and run.start < run.limit:
         before = left
-        # To learn layouts costs more than it saves where few records are left.
-        if left > FEW:
+        # To learn layouts costs more than it saves where few records are left, or few are alike.
+        if own.left == 0 and left > FEW:
             read_alike_records(&run, targets, to_columns, past)
-        read_varied_records(&run, targets, to_columns, past)
+            left = left_over(&run, to_columns)
+            own = plan_varied(own, before - left, before)
+        read_varied_records(&run, targets, max(own.left, <size_t>FEW), to_columns, past)
+        own.left -= min(own.left, left - left_over(&run, to_columns))
         left = left_over(&run, to_columns)
         if left == before:
             break
+    memory[0] = own
     r.at = run.start
     return max_rows - left
 
 
 cdef inline size_t read_run(
         Reader* r, char* rows, size_t max_rows, const void* parent, const Readable* buffer,
-        const Head* span, bint ahead, bint past) noexcept nogil:
+        const Head* span, bint ahead, bint past, RunMemory* memory) noexcept nogil:
     # A ReadRun. A constant `past` gives each loop its own code without the other's branches.
     if past:
         return read_short_records(
-            r, rows, NULL, max_rows, parent, buffer, span, ahead, False, True)
-    return read_short_records(r, rows, NULL, max_rows, parent, buffer, span, ahead, False, False)
+            r, rows, NULL, max_rows, parent, buffer, span, ahead, memory, False, True)
+    return read_short_records(
+        r, rows, NULL, max_rows, parent, buffer, span, ahead, memory, False, False)
 
 
 cdef inline size_t read_columns(
         Reader* r, ColumnTargets* targets, size_t max_rows, const void* parent,
-        const Readable* buffer, const Head* span, bint ahead) noexcept nogil:
+        const Readable* buffer, const Head* span, bint ahead, RunMemory* memory) noexcept nogil:
     # A ReadColumns.
-    return read_short_records(r, NULL, targets, max_rows, parent, buffer, span, ahead, True, False)
+    return read_short_records(
+        r, NULL, targets, max_rows, parent, buffer, span, ahead, memory, True, False)
