@@ -224,6 +224,27 @@ def test_varied_records_are_read_by_the_fast_paths(seed):
         read_by_every_path(make_batch(raw, len(before) + 1 + len(after)))
 
 
+@pytest.mark.parametrize("seed", range(3))
+def test_batches_of_alike_and_of_varied_records_follow_each_other(seed):
+    """The rows do not depend on what the loops remember of the batches before."""
+    draw = random.Random(seed)
+    alike = [make_record(offset=n) for n in range(1500)]
+    raw = b""
+    expected = []
+    for number in range(24):
+        most = draw.choice([1, 7, 8, 9, 60, 300, 1500])
+        is_varied = draw.random() < 0.6
+        records = make_varied_records(most, 100 * seed + number) if is_varied else alike[:most]
+        if draw.random() < 0.3:
+            # No fast loop reads this record.
+            records.insert(draw.randrange(most), make_record(offset=make_varint(1, 5)))
+        raw += make_batch(b"".join(records), len(records))
+        expected += map(len, records)
+    rows = read_by_every_path(raw)
+    assert not rows["fault"].any()
+    assert rows["size"].tolist() == expected
+
+
 def test_views_into_a_file_above_2_gib(tmp_path):
     """Also of batches on both sides of a multiple of 1 GiB, where another window begins."""
     window = 1 << 30
