@@ -92,8 +92,8 @@ cdef struct Readable:
     const uint8_t* at
     const uint8_t* end
 
-# What a ReadRun or a ReadColumns keeps from one call to the next one of a scan. The results must not
-# depend on it. The numbers are the kernel's own, and 0 at first.
+# What a ReadRun or a ReadColumns keeps from one call to the next one of a scan. The numbers are the
+# kernel's own, and 0 at first. The results must not depend on them.
 cdef struct RunMemory:
     size_t most
     size_t left
