@@ -24,7 +24,8 @@ class OnePass:
     def __init__(self, raw: np.ndarray, records: int):
         self.size = len(raw)
         self.records = records
-        self.raw = np.concatenate([raw, np.zeros(PADDING, np.uint8)])
+        # `bytes`, as the other readers have: a numpy array would have huge pages.
+        self.raw = np.frombuffer(raw.tobytes() + bytes(PADDING), np.uint8)
         numbers = [np.zeros(records, np.int64) for _ in range(2)]
         views = [np.zeros((records, 16), np.uint8) for _ in range(2)]
         self.columns = [*numbers, *views]

@@ -51,7 +51,7 @@ def run(records: int, rounds: int) -> str:
             parquet = Path(folder, "records.parquet")
             raw.tofile(segment)
             table = write_parquet(raw, parquet)
-            times = measure_memory(raw, table, np.fromfile(parquet, np.uint8), rounds)
+            times = measure_memory(raw, table, parquet.read_bytes(), rounds)
             in_memory.append(make_row(shape, times))
             report.at_most(
                 f"{shape}: memory, no checksums, of the C program",
@@ -95,7 +95,7 @@ def describe(report: Report, in_memory: list[list[str]], from_file: list[list[st
     report.say(
         "### Bytes in memory",
         "",
-        "One thread. The inputs are arrays, which have huge pages. The C program "
+        "One thread. All inputs are `bytes`, which have small pages. The C program "
         "(bench/peers/one_pass.c) checks nothing, writes no validity, and writes into the same "
         "memory each time.",
         "",
@@ -144,11 +144,10 @@ def read_batches(
     return list(batches)
 
 
-def measure_memory(raw: np.ndarray, table: pa.Table, parquet: np.ndarray, rounds: int) -> Times:
+def measure_memory(raw: np.ndarray, table: pa.Table, parquet: bytes, rounds: int) -> Times:
     """Time the readers of bytes in memory.
 
-    table: the records of the segment `raw`. parquet: the bytes of a Parquet file with the
-    same records.
+    table: the records of the segment `raw`. parquet: a Parquet file with the same records.
     """
     one_pass = OnePass(raw, len(table))
     compare_columns(one_pass(), one_pass.raw, table)

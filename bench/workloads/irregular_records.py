@@ -138,5 +138,4 @@ def make_segment(shape: str, records: int) -> tuple[np.ndarray, int]:
     """
     write, share = SHAPES[shape]
     count = max(1, int(records * share))
-    # An array has huge pages, as the inputs of the other readers have, and `bytes` have not.
-    return np.array(np.frombuffer(write(RandomColumns(count)), np.uint8)), count
+    return np.frombuffer(write(RandomColumns(count)), np.uint8), count
