@@ -222,10 +222,12 @@ class ColumnReader:
         counts = np.ones(len(table), np.int64) if column is None else table[column]
         # A number may be forged. A frame with many rows is a part of its own in any case.
         most = np.minimum(ROWS_PER_BYTE * table["size"].astype(np.int64), 2 * self.batch_rows)
-        rows = np.clip(counts, 1, np.maximum(most, 1)).astype(np.int64)
+        rows = np.maximum(np.minimum(counts, most), 1).astype(np.int64)
         parts = -(-int(rows.sum()) // (2 * self.batch_rows))
-        if parts > 1:
-            parts = -(-parts // GROUPS) * GROUPS
+        if parts == 1:
+            yield table  # of a piece, usually: the shares of several parts take longer to find
+            return
+        parts = -(-parts // GROUPS) * GROUPS
         for first, last in cut_evenly(rows, parts):
             yield table[first:last]
 
