@@ -1,13 +1,18 @@
 """Record batches of formats that are read as tables."""
 
+import threading
+import time
+
 import pyarrow as pa
 import pytest
 
 import wirescan
 from tests.support.paths import CORPUS
 from wirescan import FrameError
+from wirescan.export import batches
 from wirescan.export.batches import iter_batches
 from wirescan.frames.to_arrow import make_schema, to_batch
+from wirescan.reading.chunked import iter_tables
 
 RECORDED = {
     "lumberjack.events": CORPUS / "lumberjack" / "recorded" / "filebeat.sent.bin",
@@ -20,13 +25,13 @@ SIZE = 3000  # bytes in a batch, about
 
 def read(raw, format, errors, workers):
     """Return the batches before an error, and the error."""
-    batches = []
+    found = []
     options = {"binary": "view", "batch_bytes": SIZE, "errors": errors}
     try:
-        batches.extend(iter_batches(raw, format=format, workers=workers, **options))
+        found.extend(iter_batches(raw, format=format, workers=workers, **options))
     except FrameError as error:
-        return batches, (str(error), error.offset)
-    return batches, None
+        return found, (str(error), error.offset)
+    return found, None
 
 
 @pytest.mark.parametrize("errors", ["strict", "mark", "skip"])
@@ -46,3 +51,32 @@ def test_threads_give_the_batches_of_one(format, errors):
     assert whole.combine_chunks().equals(
         pa.Table.from_batches([to_batch(wirescan.scan(raw, format))]).combine_chunks()
     )
+
+
+@pytest.mark.parametrize(("workers", "most"), [(1, 1), (2, 2), (50, batches.MOST_THREADS)])
+def test_threads_make_batches_of_tables(monkeypatch, workers, most):
+    """Few threads: one thread reads the frames of all of them, some batches ahead."""
+    makers = []
+    read_ahead = []
+    at_work = threading.Semaphore(most)
+
+    def make(table, **options):
+        assert at_work.acquire(blocking=False), "more threads work at the same time"
+        makers.append(threading.current_thread())
+        time.sleep(0.001)
+        at_work.release()
+        return to_batch(table, **options)
+
+    def iterate(*arguments, **options):
+        for table in iter_tables(*arguments, **options):
+            read_ahead.append(table)
+            yield table
+
+    monkeypatch.setattr(batches, "to_batch", make)
+    monkeypatch.setattr(batches, "iter_tables", iterate)
+    raw = RECORDED["nats.messages"].read_bytes() * 20
+    found = iter_batches(raw, format="nats.messages", batch_bytes=SIZE, workers=workers)
+    next(found)
+    assert len(read_ahead) <= most + 3
+    list(found)
+    assert (threading.current_thread() in makers) == (workers == 1)

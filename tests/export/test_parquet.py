@@ -15,7 +15,7 @@ from tests.laws.cases import steady
 from tests.strategies import kafka as strategies
 from tests.strategies import shared as st
 from tests.support.paths import ORDERS
-from wirescan import FrameError, Limits
+from wirescan import ExpansionError, FrameError, Limits
 from wirescan.export import fault_report as faults
 from wirescan.export import parquet
 from wirescan.export import parquet_writer as sink
@@ -119,6 +119,15 @@ def test_columns_without_tables_are_written_and_counted_as_tables_are(raw, colum
             file.write(raw)
         by_columns = read_counted(path, columns, errors, as_columns=True)
         assert by_columns == read_counted(path, columns, errors, as_columns=False)
+
+
+def test_what_a_file_may_expand_to_is_bounded(tmp_path):
+    """Also where frames become columns without tables."""
+    path = tmp_path / f"{0:020}.log"
+    path.write_bytes(encode_batch([bytes(900_000)], codec="zstd") * 100)
+    with pytest.raises(ExpansionError) as caught:
+        convert(path, tmp_path / "out", "kafka.records", limits=Limits(expansion=10))
+    assert caught.value.source == str(path)
 
 
 def test_faults_in_lists_are_counted(tmp_path):

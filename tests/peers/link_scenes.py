@@ -48,7 +48,7 @@ MESSAGES, QUESTIONS = 80, 20
 EVENTS = 900
 LINES = 400
 ROUNDS = 20  # of three calls each
-SECONDS = 60  # the most that a loss may stop a connection
+SECONDS = 60  # the most that losses may stop a connection on an old kernel: see Conditions.rto_max
 
 ENDS = ("near", "far")
 

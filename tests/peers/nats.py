@@ -78,7 +78,7 @@ async def connect(address: str, **options):
 
         async def _process_connect_init(self):
             await super()._process_connect_init()
-            if self.is_connecting:
+            if self.is_connecting and not self._transport.at_eof():
                 # nats-py has taken an early PING of the server for the PONG, which is to come.
                 self._status = self.CONNECTED
                 self._pongs.append(asyncio.Future())

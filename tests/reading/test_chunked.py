@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 from wirescan import Fault, FrameError, Limits, kafka
+from wirescan.export.batches import iter_batches
 from wirescan.export.parquet import convert
 from wirescan.frames.registry import format_of
 from wirescan.reading import chunked as pieces
@@ -92,12 +93,40 @@ def test_a_local_file_is_read_without_joining_frames(tmp_path, monkeypatch, mapp
     assert sum(map(len, tables)) == 400
     assert {len(table.outer.buffers) for table in tables} == {1}
     assert len(counted) == 5 and sum(counted) == len(data)
+    counted.clear()
+    options = {"format": "kafka.records", "batch_bytes": size, "workers": 1, "mapped": mapped}
+    assert sum(map(len, iter_batches(str(path), **options))) == 400
+    assert sum(counted) == len(data)
     large = make_batch(0, value=bytes(1000))
     path.write_bytes(large + data)
     counted.clear()
     (first, *_) = pieces.iter_tables(str(path), format="kafka.records", piece=size, mapped=mapped)
     assert len(first.outer.buffers) == 2, "a frame that fills a piece is joined"
     assert sum(counted) == len(large + data)
+
+
+def test_repeated_bytes_count_when_they_are_first_read(tmp_path):
+    """What the frames of a piece may expand to follows from all bytes of the piece."""
+    zeros = make_batch(0, value=bytes(400_000), codec="gzip")
+    last = kafka.encode_batch([random.Random(0).randbytes(100_000)])
+    path = tmp_path / "a.log"
+    path.write_bytes(zeros + last)
+    read = []
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(Allowance, "count_read", lambda self, count: read.append(count))
+        options = {"format": "kafka.batches", "piece": len(zeros) + 1000}
+        tables = pieces.iter_tables(str(path), **options)
+        assert len(next(tables)) == 1
+        assert read == [len(zeros) + 1000]
+
+
+def test_sizes_and_positions_may_be_integers_of_numpy():
+    raw = make_batch(0) * 300
+    options = {"format": "kafka.batches", "piece": np.int16(20_000)}
+    tables = pieces.iter_tables(raw, np.int16(0), np.int32(len(raw)), **options)
+    assert sum(map(len, tables)) == 300
+    with pytest.raises(TypeError):
+        list(pieces.iter_tables(raw, format="kafka.batches", piece=1.5))
 
 
 def test_a_gap_larger_than_any_frame_is_passed_in_bounded_memory():

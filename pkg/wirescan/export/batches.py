@@ -31,8 +31,10 @@ from wirescan.reading.filters import check_filters, prune_file
 from wirescan.reading.splits import Slice
 
 BATCH_BYTES = PIECE
-# Bytes in memory that are scanned at a time. Where a piece cuts a frame, the frame is copied.
+# Bytes in memory that are scanned at a time. Where a piece cuts a frame that is larger than a
+# fraction of the piece, the frame is copied.
 MEMORY_PIECE = 256 << 20
+MOST_THREADS = 4  # that make columns of tables: one thread reads the frames of all of them
 
 
 def iter_batches(
@@ -61,9 +63,10 @@ def iter_batches(
     read, without a table of rows, unless there are filters or a condition `where`.
 
     workers: the number of threads that read and filter Kafka's records, or that make columns of the
-        frames of other formats while the calling thread reads them. None, the default: as many as
-        there are cores for this process, but at most the environment variable WIRESCAN_WORKERS.
-        The batches are the same for each number. Groups of records with damage use one thread.
+        frames of other formats (up to four threads) while the calling thread reads them. None, the
+        default: as many as there are cores for this process, but at most the environment variable
+        WIRESCAN_WORKERS. The batches are the same for each number. Groups of records with damage
+        use one thread. With several threads, about two batches more than threads are read ahead.
     decode: columns of byte strings whose payloads become typed values, and their decoders, such as
         {"value": "json"}. `wirescan.decoding.notation` lists the texts. A payload that cannot be
         decoded is null. The column after it, such as `value_fault`, says why.
@@ -128,7 +131,7 @@ def iter_batches(
     )
     parts = _split_tables(results, batch_bytes, columns)
     # A `ColumnReader` has its own threads, and rarely gives a table.
-    threads = choose_workers(workers) if reader is None else 1
+    threads = min(choose_workers(workers), MOST_THREADS) if reader is None else 1
     batches = map_in_order(partial(_make_batch, make_batch), parts, threads)
     yield from payloads.decode_all(batches)
 
@@ -168,7 +171,9 @@ def fit_payloads(
         return
     columns = list(payloads.decoders)
     batches = chain.from_iterable(
-        iter_batches(part.path, part.start, part.stop, format=format, columns=columns, **options)
+        iter_batches(
+            part.path, part.start, part.stop, format=format, columns=columns, workers=1, **options
+        )
         for part in slices
     )
     if next(payloads.decode_all(batches), None) is None:

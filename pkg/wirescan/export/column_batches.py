@@ -1,7 +1,7 @@
-"""Record batches of nested frames, of which several groups are read at the same time.
+"""Record batches of nested frames, which become columns without tables of their rows.
 
-The frames become columns without tables of their rows, unless rows are needed to filter them.
-`batches.py` uses this module for the formats that have `Format.write`.
+Only filters need rows. `batches.py` uses this module for the formats that have `Format.write`, and
+reads several groups of frames at the same time. `parquet.py` uses it on one thread.
 """
 
 from __future__ import annotations
@@ -171,10 +171,12 @@ class ColumnReader:
         """Yield the outermost frames of a stream, in groups that are read together."""
         bytes_read = 0
         for chunk in chunks:
-            bytes_read += len(chunk)
             frames = self._scan(stream, chunk)
             if isinstance(chunks, LocalPieces):
-                bytes_read -= chunks.repeat_cut(stream)
+                bytes_read += chunks.new_bytes
+                chunks.repeat_cut(stream)
+            else:
+                bytes_read += len(chunk)
             for table in self._group(frames):
                 yield _Group(table, bytes_read)
                 bytes_read = 0

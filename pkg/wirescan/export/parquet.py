@@ -26,7 +26,7 @@ from wirescan.decoding.decoder import Decoder
 from wirescan.decoding.payload_columns import PayloadColumns
 from wirescan.export import fault_report
 from wirescan.export.batches import BATCH_BYTES, fit_payloads
-from wirescan.export.column_batches import ColumnReader, make_column_reader
+from wirescan.export.column_batches import make_column_reader
 from wirescan.export.hive_layout import Key, Layout
 from wirescan.export.parquet_writer import (
     COMPRESSION,
@@ -42,7 +42,6 @@ from wirescan.export.parquet_writer import (
     replace_merged,
 )
 from wirescan.export.table_parts import BATCH_ROWS
-from wirescan.files.source import get_seekable_size
 from wirescan.frames.errors import check_mode
 from wirescan.frames.limits import Limits
 from wirescan.frames.lookup import find_bad_frames
@@ -52,7 +51,7 @@ from wirescan.reading.allowance import Allowance
 from wirescan.reading.captures import choose_source_format
 from wirescan.reading.chunked import count_pieces, open_chunks, open_nested, scan_outermost
 from wirescan.reading.expression import add_expression
-from wirescan.reading.filters import check_filters
+from wirescan.reading.filters import Condition, check_filters
 from wirescan.reading.splits import SLICE_BYTES, Slice, plan_tasks
 
 
@@ -149,40 +148,28 @@ def write_counted(
         "check": check,
         "limits": limits,
     }
-    checked_filters = check_filters(filters, format)
-    # Frames become columns without rows, unless rows are looked at: chosen, sorted, or counted as
-    # those with damage in their lists are.
-    has_lists = not format.lists.keys().isdisjoint(layout.columns)
-    needs_rows = (
-        chooser is not None
-        or bool(checked_filters or layout.by)
-        or (errors != "strict" and has_lists)
-    )
+    conditions = check_filters(filters, format)
+    needs_rows = chooser is not None or bool(conditions) or _needs_rows(layout, errors)
     for part in slices:
         if chooser is not None and chooser.is_done:
             return
         covered = 0
-        tail = part.last or part.stop >= get_seekable_size(part.path)
-        reader = None if needs_rows else _make_column_reader(layout, part.path, options)
-        allowance = Allowance(limits) if reader is None else reader.allowance
-        reading = {**options, "source": part.path, "allowance": allowance}
-        pieces = open_chunks(part.path, part.start, part.stop, BATCH_BYTES).pieces
-        chunks = count_pieces(pieces, allowance)
-        for frames in scan_outermost(chunks, format, offset=part.start, tail=tail, **reading):
+        opener = _make_opener(layout, part.path, conditions, options, needs_rows=needs_rows)
+        chunks = open_chunks(part.path, part.start, part.stop, BATCH_BYTES)
+        for frames in scan_outermost(
+            count_pieces(chunks.pieces, opener.allowance),
+            format,
+            offset=part.start,
+            tail=part.last or chunks.reach_end,
+            source=part.path,
+            allowance=opener.allowance,
+            **options,
+        ):
             read = int(frames["size"].sum(dtype=np.int64))
             covered += read
             yield CountedBatches(Summary(frames=int(np.count_nonzero(~frames.bad))), [])
-            opened: Iterable[pa.RecordBatch | FrameTable] = (
-                open_nested(frames, format, filters=checked_filters, **reading)
-                if reader is None
-                else reader.open(frames)
-            )
-            for result in opened:
-                if isinstance(result, FrameTable):
-                    yield _count_table(result, layout, errors, chooser, part.path)
-                else:
-                    batch = layout.decode(result)
-                    yield CountedBatches(Summary(records=len(batch)), [((), batch)])
+            for result in opener.open(frames):
+                yield _count_result(result, layout, errors, chooser, part.path)
             advance(read)
             if chooser is not None and chooser.is_done:
                 break
@@ -194,25 +181,74 @@ def write_counted(
         )
 
 
-def _make_column_reader(
-    layout: Layout, source: str, options: dict[str, Any]
-) -> ColumnReader | None:
-    """Return a reader of the columns of a layout from a file; None if rows are needed.
+def _needs_rows(layout: Layout, errors: str) -> bool:
+    """Return whether rows are sorted into directories, or counted for damage in their lists."""
+    has_lists = not format_of(layout.format).lists.keys().isdisjoint(layout.columns)
+    return bool(layout.by) or (errors != "strict" and has_lists)
 
-    options: the arguments `errors`, `check` and `limits` of the reader.
+
+class _Opener(NamedTuple):
+    """What opens the frames inside outermost frames.
+
+    allowance: counts what is opened.
+    open: returns the frames inside a table, as record batches or as tables.
     """
-    return make_column_reader(
-        layout.format,
-        schema=layout.stored_schema,
-        binary="binary",
-        types="spark",
+
+    allowance: Allowance
+    open: Callable[[FrameTable], Iterable[pa.RecordBatch | FrameTable]]
+
+
+def _make_opener(
+    layout: Layout,
+    source: str,
+    conditions: Sequence[Condition],
+    options: dict[str, Any],
+    *,
+    needs_rows: bool,
+) -> _Opener:
+    """Return what opens the frames of a file: as columns if possible, otherwise as tables.
+
+    conditions: the filters. options: the arguments `errors`, `check` and `limits` of the readers.
+    """
+    if not needs_rows:
+        reader = make_column_reader(
+            layout.format,
+            schema=layout.stored_schema,
+            binary="binary",
+            types="spark",
+            source=source,
+            batch_rows=BATCH_ROWS,
+            batch_bytes=BATCH_BYTES,
+            workers=1,
+            filters=(),
+            **options,
+        )
+        if reader is not None:
+            return _Opener(reader.allowance, reader.open)
+    allowance = Allowance(options["limits"])
+    open_tables = partial(
+        open_nested,
+        format=format_of(layout.format),
+        filters=conditions,
         source=source,
-        batch_rows=BATCH_ROWS,
-        batch_bytes=BATCH_BYTES,
-        workers=1,
-        filters=(),
+        allowance=allowance,
         **options,
     )
+    return _Opener(allowance, open_tables)
+
+
+def _count_result(
+    result: pa.RecordBatch | FrameTable,
+    layout: Layout,
+    errors: str,
+    chooser: RowChoice | None,
+    path: str,
+) -> CountedBatches:
+    """Return the rows to write, and the counts. The arguments are of `write_counted`."""
+    if isinstance(result, FrameTable):
+        return _count_table(result, layout, errors, chooser, path)
+    batch = layout.decode(result)
+    return CountedBatches(Summary(records=len(batch)), [((), batch)])
 
 
 def _count_table(

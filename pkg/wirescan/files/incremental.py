@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import operator
 from collections.abc import Callable, Iterator
 from functools import partial
 from typing import Any, NamedTuple
@@ -75,7 +76,7 @@ class FrameScanner:
         limits: Limits,
         offset: int = 0,
     ):
-        self.offset = offset  # of the first byte that is not in a row yet
+        self.offset = operator.index(offset)  # of the first byte that is not in a row yet
         self._scan_bytes = scan
         self._bytes_needed = bytes_needed
         self._check = check
@@ -134,7 +135,8 @@ class FrameScanner:
     def give_back(self, most: int) -> int:
         """Forget the held bytes if they are at most `most`, and return their number; 0 if not.
 
-        The next piece must begin with these bytes and have more. Then their frame is not copied.
+        The next piece must begin with these bytes, which are lost otherwise, and have more. Then
+        their frame is not joined.
         """
         held = len(self._held)
         if held > most:

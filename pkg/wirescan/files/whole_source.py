@@ -19,7 +19,7 @@ from wirescan.frames.limits import Limits
 from wirescan.frames.table import FrameTable, join, make_empty, make_stop
 
 LEAST_VERIFIED = 16 << 20  # bytes to verify; a smaller share is not worth a thread
-TINY = 256  # bytes of a buffer; to ask for threads takes longer than to scan fewer
+TINY = 256  # bytes of a buffer; the scan of fewer takes little longer than to choose threads
 
 
 class _Scanned(NamedTuple):

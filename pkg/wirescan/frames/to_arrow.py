@@ -253,7 +253,8 @@ def _describe_of_rows(format: Format, name: str) -> ColumnDescription | None:
     """Return what a column is that needs no table around the rows; None for any other column."""
     column = format.describe_column(name)
     assert column is not None  # it is in a schema
-    is_of_rows = column.owner in (None, format) and column.declared.computed is None
+    is_own = column.owner is None or column.owner is format
+    is_of_rows = is_own and column.declared.computed is None
     return column if is_of_rows else None
 
 

@@ -5,6 +5,7 @@ The exports, growing files, the command line and Spark's tasks read files with t
 
 from __future__ import annotations
 
+import operator
 import os
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
@@ -123,47 +124,50 @@ class LocalPieces:
     """The bytes of a range of a local file, or of memory, some at a time.
 
     Args:
-        open: returns a context with a function that reads the bytes between two positions.
+        open_range: returns a context with a function that reads the bytes between two positions.
         start: byte position.
         stop: byte position, exclusive.
         piece: bytes read at a time.
 
-    Iterating raises what `open` and its function raise.
+    Iterating raises what `open_range` and its function raise.
+
+    Attributes:
+        new_bytes: the bytes of the last piece that the pieces before do not have.
     """
 
     def __init__(
         self,
-        open: Callable[[], AbstractContextManager[Callable[[int, int], memoryview]]],
+        open_range: Callable[[], AbstractContextManager[Callable[[int, int], memoryview]]],
         start: int,
         stop: int,
         piece: int,
     ):
-        self._open = open
+        self._open_range = open_range
         self._at = start
         self._stop = stop
         self._piece = piece
+        self._repeated = 0
+        self.new_bytes = 0
 
     def __iter__(self) -> Iterator[memoryview]:
-        with self._open() as read:
+        with self._open_range() as read:
             while self._at < self._stop:
                 first = self._at
                 self._at = min(first + self._piece, self._stop)
+                self.new_bytes = self._at - first - self._repeated
+                self._repeated = 0
                 yield read(first, self._at)
 
-    def repeat_cut(self, stream: Stream) -> int:
+    def repeat_cut(self, stream: Stream) -> None:
         """Let the next piece begin with the frame that the last one cuts, if these bytes are few.
 
         To read them again costs less than to join the frame.
 
         stream: has read the last piece.
-
-        Returns the number of bytes that the next piece repeats.
         """
-        if self._at == self._stop:
-            return 0
-        repeated = stream.give_back(self._piece // MOST_REPEATED)
-        self._at -= repeated
-        return repeated
+        if self._at < self._stop:
+            self._repeated = stream.give_back(self._piece // MOST_REPEATED)
+            self._at -= self._repeated
 
 
 class Chunks(NamedTuple):
@@ -188,6 +192,10 @@ def open_chunks(
     The pieces of bytes in memory and of mapped files are not copied. The arguments and errors are
     those of `iter_tables`.
     """
+    # Positions are added to, and small integers of numpy would overflow.
+    start = operator.index(start)
+    stop = None if stop is None else operator.index(stop)
+    piece = operator.index(piece)
     path = source if isinstance(source, str) else None
     view = None
     if path is None:
@@ -200,25 +208,25 @@ def open_chunks(
         raise ValueError(f"no part of a file: bytes {start} to {stop}, {piece} at a time")
     if view is None:
         if is_local(source):
-            pieces = LocalPieces(partial(_open_whole_ranges, source), start, stop, piece)
+            pieces = LocalPieces(partial(_open_range, source, stop), start, stop, piece)
             return Chunks(pieces, source, stop >= end)
         return Chunks(read_chunks(source, start, stop, piece), source, stop >= end)
     if stop > end:
         where = f"{make_visible(path)} has" if path is not None else "there are"
         raise EOFError(f"{where} {end} bytes, and the range ends at {stop}")
 
-    def read_view(first: int, after: int) -> memoryview:
-        return view[first:after]
+    def read_view(first: int, last: int) -> memoryview:
+        return view[first:last]
 
     pieces = LocalPieces(lambda: nullcontext(read_view), start, stop, piece)
     return Chunks(pieces, path, stop >= end)
 
 
 @contextmanager
-def _open_whole_ranges(path: str) -> Iterator[Callable[[int, int], memoryview]]:
-    """Open a file, and give a function that reads the bytes between two positions: `read_piece`."""
+def _open_range(path: str, end: int) -> Iterator[Callable[[int, int], memoryview]]:
+    """Open a file to read pieces of a range that ends at `end`, as `read_piece` does."""
     with open_ranges(path) as read:
-        yield partial(read_piece, read, path)
+        yield partial(read_piece, read, path, end=end)
 
 
 def scan_nested(
@@ -292,17 +300,20 @@ def read_pieces(
     The other arguments and the errors are those of `read_chunks`.
     """
     for at in range(start, stop, piece):
-        yield read_piece(read, path, at, min(at + piece, stop))
+        yield read_piece(read, path, at, min(at + piece, stop), end=stop)
 
 
 def read_piece(
-    read: Callable[[int, int], memoryview], path: str, start: int, stop: int
+    read: Callable[[int, int], memoryview], path: str, start: int, stop: int, *, end: int
 ) -> memoryview:
-    """Return the bytes between two positions. The arguments and errors are as in `read_pieces`."""
+    """Return the bytes from `start` to `stop` of a range that ends at `end`.
+
+    The other arguments and the errors are those of `read_pieces`.
+    """
     data = read(start, stop)
     if len(data) < stop - start:
         raise EOFError(
-            f"{make_visible(path)} ends at {start + len(data)}, before {stop}: "
+            f"{make_visible(path)} ends at {start + len(data)}, before {end}: "
             "it was cut while it was read"
         )
     return data
@@ -338,9 +349,9 @@ def scan_outermost(
     for chunk in chunks:
         table = stream.feed(chunk)
         if isinstance(chunks, LocalPieces):
-            bytes_read = len(chunk) - chunks.repeat_cut(stream)
+            chunks.repeat_cut(stream)
             if allowance is not None:
-                allowance.count_read(bytes_read)
+                allowance.count_read(chunks.new_bytes)
         with add_source(source):
             if len(table) and allowance is not None:
                 allowance.spend_frames(table)

@@ -128,7 +128,8 @@ class Stream:
     def give_back(self, most: int) -> int:
         """Forget the held bytes if they are at most `most`, and return their number; 0 if not.
 
-        The next chunk must begin with these bytes and have more. Then their frame is not copied.
+        The next chunk must begin with these bytes, which are lost otherwise, and have more. Then
+        their frame is not joined. It is for readers that can read bytes again.
         """
         return self._scanner.give_back(most)
 

@@ -358,8 +358,10 @@ cdef inline size_t read_short_records(
         read_varied_records(&run, targets, max(own.left, <size_t>FEW), to_columns, past)
         own.left -= min(own.left, left - left_over(&run, to_columns))
         left = left_over(&run, to_columns)
-        if left == before:
+        if left == before and own.left == 0:
             break
+        if left == before:
+            own.left = 0            # perhaps the other loop reads this record
     memory[0] = own
     r.at = run.start
     return max_rows - left
