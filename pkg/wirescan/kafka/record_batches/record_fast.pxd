@@ -327,6 +327,7 @@ cdef inline size_t read_short_records(
     cdef Head head                  # the part of the head that all these rows share
     cdef RunMemory own = memory[0]  # so that the compiler keeps it in registers
     cdef size_t left = max_rows, before
+    cdef bint learns
     if batch.magic != 2 or buffer.end - r.at < MARGIN:
         return 0
     head.parent = span.parent
@@ -351,17 +352,18 @@ cdef inline size_t read_short_records(
     while left and run.start < run.limit:
         before = left
         # To learn layouts costs more than it saves where few records are left, or few are alike.
-        if own.left == 0 and left > FEW:
+        learns = own.left == 0 and left > FEW
+        if learns:
             read_alike_records(&run, targets, to_columns, past)
             left = left_over(&run, to_columns)
             own = plan_varied(own, before - left, before)
         read_varied_records(&run, targets, max(own.left, <size_t>FEW), to_columns, past)
         own.left -= min(own.left, left - left_over(&run, to_columns))
         left = left_over(&run, to_columns)
-        if left == before and own.left == 0:
-            break
         if left == before:
-            own.left = 0            # perhaps the other loop reads this record
+            if learns or own.left == 0:
+                break               # no loop reads this record
+            own.left = 0            # perhaps the other one does
     memory[0] = own
     r.at = run.start
     return max_rows - left
