@@ -82,8 +82,8 @@ def bytes_read(monkeypatch):
     sizes = []
     read = chunked.read_piece
 
-    def read_and_count(*arguments):
-        piece = read(*arguments)
+    def read_and_count(*arguments, **options):
+        piece = read(*arguments, **options)
         sizes.append(len(piece))
         return piece
 
