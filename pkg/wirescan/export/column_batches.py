@@ -173,11 +173,11 @@ class ColumnReader:
         bytes_read = 0
         for chunk in chunks:
             frames = self._scan(stream, chunk)
+            new_bytes = len(chunk)
             if isinstance(chunks, LocalPieces):
-                bytes_read += chunks.new_bytes
+                new_bytes = chunks.new_bytes
                 chunks.repeat_cut(stream)
-            else:
-                bytes_read += len(chunk)
+            bytes_read += new_bytes
             for table in self._group(frames):
                 yield _Group(table, bytes_read)
                 bytes_read = 0
