@@ -350,7 +350,7 @@ def messages(shop):
                 "shop.Order",
                 number=-1,
                 lines=[{"item": "rug", "price": money}, {}],
-                counts={"a": 1, "": -2},
+                counts={"": -2},  # one: protobuf writes the pairs of a map in any order
                 note="",
                 paid_in="EUR",
                 at={"seconds": 1_700_000_000, "nanos": 5},
