@@ -31,8 +31,8 @@ from wirescan.reading.filters import check_filters, prune_file
 from wirescan.reading.splits import Slice
 
 BATCH_BYTES = PIECE
-# Bytes in memory that are scanned at a time. Where a piece cuts a frame that is larger than a
-# fraction of the piece, the frame is copied.
+# Bytes in memory that are scanned at a time. If a piece cuts a frame and has more than a quarter of
+# its bytes in it, the frame is copied.
 MEMORY_PIECE = 256 << 20
 MOST_THREADS = 4  # that make columns of tables: one thread reads the frames of all of them
 

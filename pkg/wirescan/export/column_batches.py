@@ -145,12 +145,7 @@ class ColumnReader:
             self.allowance.count_read(group.bytes_read)
             with add_source(self.source):
                 self.allowance.spend_frames(group.table)
-            if opened is None:
-                yield from self._open_rows(group.table)
-                continue
-            with add_source(self.source):
-                opened.spend()
-            yield from opened.batches
+            yield from self._count_opened(group, opened)
 
     def open(self, table: FrameTable) -> Iterator[pa.RecordBatch | FrameTable]:
         """Yield the frames inside outermost frames, which another reader has scanned and counted.
@@ -158,13 +153,21 @@ class ColumnReader:
         Without filters, on this thread. The results and the errors are those of `read`.
         """
         for part in self._group(table):
-            group, opened = self._write_group(_Group(part, 0))
-            if opened is None:
-                yield from self._open_rows(group.table)
-                continue
-            with add_source(self.source):
-                opened.spend()
-            yield from opened.batches
+            yield from self._count_opened(*self._write_group(_Group(part, 0)))
+
+    def _count_opened(
+        self, group: _Group, opened: _Opened | None
+    ) -> Iterator[pa.RecordBatch | FrameTable]:
+        """Yield what was opened inside a group, after it was counted; tables if `opened` is None.
+
+        Raises ExpansionError for more than the allowance.
+        """
+        if opened is None:
+            yield from self._open_rows(group.table)
+            return
+        with add_source(self.source):
+            opened.spend()
+        yield from opened.batches
 
     def _list_groups(
         self, stream: Stream, chunks: Iterable[Any], *, tail: bool

@@ -214,7 +214,7 @@ class ColumnScan:
         self._limits = limits
         fields = [(field.name, field.type) for field in schema]
         self._requests = list_requests(format, fields)
-        self._columns = [(name, kind, _describe_of_rows(format, name)) for name, kind in fields]
+        self._columns = [(name, kind, _describe_own_column(format, name)) for name, kind in fields]
 
     def read(self, outer: FrameTable) -> WrittenBatch | None:
         """Return the frames inside a table of `format.within` as one record batch.
@@ -249,13 +249,12 @@ class ColumnScan:
         return WrittenBatch(_make_batch(frames, found, self._schema, context), frames)
 
 
-def _describe_of_rows(format: Format, name: str) -> ColumnDescription | None:
+def _describe_own_column(format: Format, name: str) -> ColumnDescription | None:
     """Return what a column is that needs no table around the rows; None for any other column."""
     column = format.describe_column(name)
     assert column is not None  # it is in a schema
     is_own = column.owner is None or column.owner is format
-    is_of_rows = is_own and column.declared.computed is None
-    return column if is_of_rows else None
+    return column if is_own and column.declared.computed is None else None
 
 
 def _make_batch(

@@ -42,7 +42,7 @@ from wirescan.reading.filters import (
 from wirescan.reading.stream import Stream
 
 PIECE = 8 << 20  # bytes read at a time
-MOST_REPEATED = 4  # a piece repeats at most this fraction of the bytes before it
+REPEATED = 4  # a piece repeats at most one in so many bytes of the piece before it
 ROWS_MORE = 4  # the factor by which the row limit grows if too many rows are bad
 INFLATED = 128 << 20  # bytes that frames opened together may decompress to; one frame may exceed it
 ROW_BYTES = 64 << 20  # bytes of rows of frames opened together; one frame may exceed it
@@ -166,7 +166,7 @@ class LocalPieces:
         stream: has read the last piece.
         """
         if self._at < self._stop:
-            self._repeated = stream.give_back(self._piece // MOST_REPEATED)
+            self._repeated = stream.give_back(self._piece // REPEATED)
             self._at -= self._repeated
 
 
@@ -192,7 +192,7 @@ def open_chunks(
     The pieces of bytes in memory and of mapped files are not copied. The arguments and errors are
     those of `iter_tables`.
     """
-    # Positions are added to, and small integers of numpy would overflow.
+    # Small integers of numpy would overflow where a position is computed.
     start = operator.index(start)
     stop = None if stop is None else operator.index(stop)
     piece = operator.index(piece)
