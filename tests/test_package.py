@@ -53,6 +53,7 @@ WITHOUT_STUB = {
     "wirescan.liftbridge.proto",
 }
 HEAVY = (
+    "importlib.metadata",
     "pyarrow",
     "pyspark",
     "click",
@@ -124,6 +125,17 @@ def test_batches_need_no_pandas():
         "    print(sum(map(len, batches)) > 0, 'pandas' in sys.modules)\n"
     )
     assert run_program(program).split() == ["True", "False"] * 2
+
+
+def test_an_export_that_decodes_nothing_imports_no_decoder():
+    """Decoders import pyarrow's compute functions, parsers and HTTP, a fifth of the start."""
+    program = (
+        "import sys\n"
+        "import wirescan.export.parquet\n"
+        "start = 'wirescan.decoding.'\n"
+        "print(*sorted(n.removeprefix(start) for n in sys.modules if n.startswith(start)))\n"
+    )
+    assert run_program(program) == "decoder notation payload_columns\n"
 
 
 def test_the_package_works_without_pyarrow():

@@ -1,5 +1,6 @@
 """Formats of installed packages: entry points of the group "wirescan.formats"."""
 
+import importlib.metadata
 import sys
 from importlib.metadata import EntryPoint
 
@@ -15,7 +16,7 @@ def install(monkeypatch):
 
     def declare(*modules):
         points = [EntryPoint(module, module, registry.GROUP) for module in modules]
-        monkeypatch.setattr(registry, "entry_points", lambda group: points)
+        monkeypatch.setattr(importlib.metadata, "entry_points", lambda group: points)
         registry.import_installed_formats.cache_clear()
 
     yield declare

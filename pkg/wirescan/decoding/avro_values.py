@@ -174,3 +174,22 @@ def read_schema_file(path: str) -> bytes:
     if len(raw) > MAX_SCHEMA_BYTES:
         raise ValueError(f"{path}: a schema has at most {MAX_SCHEMA_BYTES:,} bytes")
     return raw
+
+
+def make_decoder(argument: str) -> AvroDecoder:
+    """Return the decoder of what follows "avro:" in its text; "" if nothing does.
+
+    Raises ValueError for another text, and what `read_schema_file`, `SchemaRegistry` and
+    `AvroDecoder` raise.
+    """
+    path, found, location = f",{argument}".rpartition(",registry=")
+    path = (path if found else location).removeprefix(",")
+    if found and not location or not found and not path:
+        raise ValueError("decoder 'avro' needs a schema: avro:FILE or avro:registry=WHERE")
+    registry = SchemaRegistry(location) if found else None
+    if not path:
+        return AvroDecoder(registry=registry)
+    try:
+        return AvroDecoder(read_schema_file(path), registry=registry)
+    except ValueError as error:
+        raise ValueError(f"{path}: {error}") from None

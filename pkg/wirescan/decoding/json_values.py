@@ -121,3 +121,18 @@ def _parse_type(content: Any) -> pa.DataType:
 
 def _ignore(row: int, reason: str) -> None:
     """Ignore a payload of the sample that is refused."""
+
+
+def make_decoder(argument: str) -> JsonDecoder:
+    """Return the decoder of what follows "json:" in its text; "" if nothing does.
+
+    Raises ValueError for another text, and what `read_json_schema` and `JsonDecoder` raise.
+    """
+    path = argument
+    match = re.fullmatch("(?:(.*),)?header=([a-z]*)", argument)
+    if match is not None:
+        path = match[1] or ""
+        if match[2] != "confluent":
+            raise ValueError(f"decoder 'json': header is confluent, not {match[2]!r}")
+    schema = read_json_schema(path) if path else None
+    return JsonDecoder(schema, has_header=match is not None)

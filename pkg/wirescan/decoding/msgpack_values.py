@@ -15,6 +15,7 @@ with name_package("pyarrow", __name__, "'wirescan[arrow]'"):
 from wirescan.core.strings import ByteStrings
 from wirescan.decoding.column_tree import ColumnTree
 from wirescan.decoding.decoder import Decoded, Decoder, mark_refused
+from wirescan.decoding.json_values import read_json_schema
 from wirescan.decoding.msgpack_reader import REASONS, REFUSALS, MapProgram, read_maps
 from wirescan.decoding.msgpack_types import check_schema, infer_schema, make_program
 
@@ -96,3 +97,16 @@ def _explain(refusals: np.ndarray, paths: list[str]) -> pa.Array:
     # The smallest number is 0 where a payload is accepted, and `mark_refused` counts from 1.
     places = index + (len(numbers) == 0 or numbers[0] > 0)
     return mark_refused(places, texts)
+
+
+def make_decoder(path: str) -> MsgpackDecoder:
+    """Return the decoder of what follows "msgpack:" in its text: a schema's file, or "".
+
+    Raises what `read_json_schema` and `MsgpackDecoder` raise.
+    """
+    if not path:
+        return MsgpackDecoder()
+    try:
+        return MsgpackDecoder(read_json_schema(path, "msgpack"))
+    except ValueError as error:
+        raise ValueError(f"{path}: {str(error).removeprefix(f'{path}: ')}") from None

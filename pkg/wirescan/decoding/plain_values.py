@@ -90,3 +90,10 @@ class UuidDecoder(Decoder):
 def _read_text(payloads: pa.Array) -> pa.Array:
     """Return payloads as text. Raises ArrowInvalid, a ValueError, if one is not UTF-8."""
     return payloads.cast(pa.binary()).cast(pa.string())
+
+
+def make_decoder(name: str) -> Decoder:
+    """Return the decoder of a name in the module's table."""
+    if name in NUMBERS:
+        return NumberDecoder(NUMBERS[name])
+    return UuidDecoder() if name == "uuid" else StringDecoder()

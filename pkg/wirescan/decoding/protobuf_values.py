@@ -292,8 +292,8 @@ def read_descriptor_file(path: str) -> bytes:
     return raw
 
 
-def make_protobuf_decoder(argument: str) -> ProtobufDecoder:
-    """Return the decoder that the text after "protobuf:" names.
+def make_decoder(argument: str) -> ProtobufDecoder:
+    """Return the decoder of what follows "protobuf:" in its text; "" if nothing does.
 
     Raises ValueError for another text, and what `ProtobufDecoder` and the file raise.
     """

@@ -12,7 +12,6 @@ import warnings
 from collections.abc import Iterable
 from functools import cache, lru_cache
 from importlib import import_module
-from importlib.metadata import entry_points
 from typing import TYPE_CHECKING
 from urllib.parse import parse_qsl, urlencode
 
@@ -69,6 +68,8 @@ def make_derived_formats(formats: Iterable[Format]) -> list[Format]:
 @cache
 def import_installed_formats() -> None:
     """Import the modules that entry points name. A module that cannot be imported is a warning."""
+    from importlib.metadata import entry_points  # seldom needed, and slow to import
+
     load_formats()
     for entry_point in entry_points(group=GROUP):
         try:
