@@ -4,8 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from itertools import chain
+
+import numpy as np
 
 from wirescan.export.batches import BATCH_BYTES, iter_batches
+from wirescan.files.object_store import URL
 from wirescan.frames.errors import check_mode
 from wirescan.frames.limits import Limits
 from wirescan.frames.optional_packages import name_package
@@ -20,6 +24,9 @@ with name_package("pyarrow", __name__, "'wirescan[arrow]'"):
 # pyarrow cannot filter views, and DuckDB pushes no filter to a dataset that has one.
 BINARY = "binary"
 LIMITED_BYTES = 256 << 10  # read at a time by a query that wants few rows
+MOST_HELD = 4  # times the bytes of views may be in memory because of the views
+INLINE_BYTES = 12  # a view of at most so many bytes has them itself
+VIEW_FIELDS = 4  # int32 in a view: the first is the size
 
 
 @dataclass(frozen=True)
@@ -79,32 +86,89 @@ class FileScan:
         return make_schema(self.format, self.columns, binary=BINARY)
 
     def read_batches(
-        self, columns: Sequence[str], filters: Sequence[Filter] = (), *, few_rows: bool = False
+        self,
+        columns: Sequence[str],
+        filters: Sequence[Filter] = (),
+        *,
+        few_rows: bool = False,
+        views: bool = False,
     ) -> Iterator[pa.RecordBatch]:
         """Yield the rows that pass some filters, file by file.
 
         columns: the columns to read, in their order. There may be none.
         filters: as in `wirescan.reading.filters`.
         few_rows: the caller probably stops early, so the files are read in small parts.
+        views: byte strings may be views, in batches in which they keep at most `MOST_HELD` times
+            their bytes in memory. Each batch has one type of byte strings.
 
         Raises FrameError, OSError, EOFError and ValueError, as `iter_batches` does.
         """
-        for file in list_source_files(self.source, self.format):
-            yield from iter_batches(
-                file.path,
-                format=self.format,
-                columns=columns,
-                batch_bytes=LIMITED_BYTES if few_rows else BATCH_BYTES,
-                errors=self.errors,
-                check=self.check,
-                limits=self.limits,
-                binary=BINARY,
-                filters=filters,
-                workers=1 if few_rows else None,  # other threads read ahead
-                mapped=self.mapped and not few_rows,  # a mapped file is scanned in large pieces
-            )
+        copied = make_schema(self.format, columns, binary=BINARY)
+        files = [file.path for file in list_source_files(self.source, self.format)]
+        # Views gain little where bytes come over the network.
+        views = views and bool(files) and not URL.match(files[0])
+        if views:
+            first = next(self._read_file(files[0], columns, few_rows=True, binary="view"), None)
+            views = first is not None and _holds_few_bytes(first)
+        for path in files:
+            binary = "view" if views else BINARY
+            for batch in self._read_file(path, columns, filters, few_rows=few_rows, binary=binary):
+                if binary == BINARY or _holds_few_bytes(batch):
+                    yield batch
+                else:
+                    views = False  # of later files: copying views costs more than other columns
+                    yield batch.cast(copied)
+
+    def _read_file(
+        self,
+        path: str,
+        columns: Sequence[str],
+        filters: Sequence[Filter] = (),
+        *,
+        few_rows: bool,
+        binary: str,
+    ) -> Iterator[pa.RecordBatch]:
+        return iter_batches(
+            path,
+            format=self.format,
+            columns=columns,
+            batch_bytes=LIMITED_BYTES if few_rows else BATCH_BYTES,
+            errors=self.errors,
+            check=self.check,
+            limits=self.limits,
+            binary=binary,
+            filters=filters,
+            workers=1 if few_rows else None,  # other threads read ahead
+            mapped=self.mapped and not few_rows,  # a mapped file is scanned in large pieces
+        )
 
 
 def slice_batch(batch: pa.RecordBatch, rows: int) -> Iterator[pa.RecordBatch]:
     """Yield slices of a batch that have at most `rows` rows. An empty batch has none."""
     return (batch.slice(first, rows) for first in range(0, batch.num_rows, rows))
+
+
+def _holds_few_bytes(batch: pa.RecordBatch) -> bool:
+    """Whether views keep at most `MOST_HELD` times their bytes in memory."""
+    held: dict[int, int] = {}  # bytes of buffers, by their addresses
+    shown = 0
+    for array in chain.from_iterable(map(_list_views, batch.columns)):
+        _, views, *buffers = array.buffers()
+        if buffers:
+            held.update((buffer.address, buffer.size) for buffer in buffers)
+            sizes = np.frombuffer(views, np.int32)[::VIEW_FIELDS]
+            sizes = sizes[array.offset : array.offset + len(array)]
+            shown += int(sizes.sum(where=sizes > INLINE_BYTES, dtype=np.int64))
+    return sum(held.values()) <= MOST_HELD * shown
+
+
+def _list_views(array: pa.Array) -> list[pa.Array]:
+    """Return the arrays of views in an array, at any depth."""
+    if array.type == pa.binary_view():
+        return [array]
+    children = []
+    if pa.types.is_list(array.type):
+        children = [array.flatten()]
+    elif pa.types.is_struct(array.type):
+        children = array.flatten()
+    return list(chain.from_iterable(map(_list_views, children)))

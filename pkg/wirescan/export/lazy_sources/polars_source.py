@@ -50,10 +50,13 @@ def scan_polars(
         check: verify checksums.
         limits: bounds on rows and bytes. `limits.expansion` bounds each file.
         mapped: map local files instead of copying their bytes, which is faster. The files must not
-            shrink while a query runs: the system then ends the process (SIGBUS).
+            shrink while a query runs, or while byte strings of its result exist: the system then
+            ends the process (SIGBUS).
 
     Returns:
-        The LazyFrame. Byte strings are Binary, and faults Categorical.
+        The LazyFrame. Byte strings are Binary, and faults Categorical. Without a condition, byte
+        strings are mostly not copied: they keep the bytes of the file in memory, up to four times
+        as many as they have.
 
     Raises:
         ModuleNotFoundError: polars or pyarrow is not installed.
@@ -83,10 +86,11 @@ def scan_polars(
             needed = list(dict.fromkeys([*names, *predicate.meta.root_names()]))
         if predicate is not None and n_rows is None:
             filters = list_filters(decode_predicate(predicate), format_of(scan.format))
-        for batch in _limit(scan, needed, filters, n_rows, batch_size or BATCH_ROWS):
-            frame = polars.from_arrow(batch)
-            # polars does not filter again.
-            yield (frame if predicate is None else frame.filter(predicate)).select(names)
+        for batch in _limit(scan, needed, filters, n_rows, views=predicate is None):
+            for part in slice_batch(batch, batch_size or BATCH_ROWS):
+                frame = polars.from_arrow(part)
+                # polars does not filter again.
+                yield (frame if predicate is None else frame.filter(predicate)).select(names)
 
     empty = polars.from_arrow(scan.make_schema().empty_table())
     return register_io_source(read, schema=empty.schema)
@@ -97,18 +101,21 @@ def _limit(
     columns: Sequence[str],
     filters: Sequence[Filter],
     rows: int | None,
-    batch_rows: int,
+    *,
+    views: bool,
 ) -> Iterator[pa.RecordBatch]:
-    """Yield batches of at most `batch_rows` rows, until they have `rows` rows.
+    """Yield batches until they have `rows` rows.
 
     rows: polars counts them before the predicate. None: all.
+    views: the caller uses all rows, so views keep no bytes of other rows in memory.
     """
     left = rows
     if left == 0:
         return
-    for batch in scan.read_batches(columns, filters, few_rows=rows is not None):
+    few_rows = rows is not None
+    for batch in scan.read_batches(columns, filters, few_rows=few_rows, views=views and not few_rows):
         part = batch if left is None else batch.slice(0, left)
-        yield from slice_batch(part, batch_rows)
+        yield part
         if left is not None:
             left -= part.num_rows
             if not left:
