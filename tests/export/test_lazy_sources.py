@@ -478,12 +478,12 @@ def write_segment(path, sizes):
     path.write_bytes(whole)
 
 
-def read_types(folder, columns, monkeypatch):
+def read_types(folder, columns, monkeypatch, *, mapped=False):
     """Return the type of byte strings in each batch of 10 KB that polars gets without a filter."""
     monkeypatch.setattr(file_scan, "BATCH_BYTES", 10_000)
     monkeypatch.setattr(file_scan, "LIMITED_BYTES", 10_000)
     arguments = (str(folder / "*.log"), "kafka.records", columns, "strict")
-    options = {"check": True, "limits": wirescan.Limits(), "mapped": False}
+    options = {"check": True, "limits": wirescan.Limits(), "mapped": mapped}
     scan = file_scan.FileScan.from_arguments(*arguments, **options)
     batches = list(scan.read_batches(columns, views=True))
     copied = pa.Table.from_batches(scan.read_batches(columns))
@@ -508,13 +508,24 @@ def test_byte_strings_of_a_query_are_copied_if_they_are_few_of_the_bytes(
 
 
 def test_views_end_where_they_would_keep_too_many_bytes(tmp_path, monkeypatch):
-    """A file of large values that ends in small values, and another one of large values."""
-    write_segment(tmp_path / "0.log", [(20, 200)] * 500 + [(200, 20)] * 500)
+    """A file of large values that ends in small values, and another one of large values.
+
+    5,000 small values have a tenth of the bytes. So after about 1,600 of them, all values have less
+    than a quarter.
+    """
+    write_segment(tmp_path / "0.log", [(20, 200)] * 500 + [(200, 20)] * 5000)
     write_segment(tmp_path / "1.log", [(20, 200)] * 500)
     types = read_types(tmp_path, ["value"], monkeypatch)
     change = types.index("binary")
-    assert change >= 5
+    assert 0.3 < change / len(types) < 0.6
     assert types == ["binary_view"] * change + ["binary"] * (len(types) - change)
+
+
+def test_batches_that_share_a_buffer_keep_it_together(tmp_path, monkeypatch):
+    """A mapped file is one buffer, of which each batch shows a tenth."""
+    write_segment(tmp_path / "0.log", [(20, 200)] * 500)
+    types = read_types(tmp_path, ["value"], monkeypatch, mapped=True)
+    assert set(types) == {"binary_view"}
 
 
 def test_values_inside_of_views_keep_no_bytes(tmp_path, monkeypatch):

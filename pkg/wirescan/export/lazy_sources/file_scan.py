@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from itertools import chain
+from itertools import chain, islice
 
 import numpy as np
 
@@ -98,7 +98,7 @@ class FileScan:
         columns: the columns to read, in their order. There may be none.
         filters: as in `wirescan.reading.filters`.
         few_rows: the caller probably stops early, so the files are read in small parts.
-        views: byte strings may be views, in batches in which they keep at most `MOST_HELD` times
+        views: byte strings may be views, as long as they keep at most about `MOST_HELD` times
             their bytes in memory. Each batch has one type of byte strings.
 
         Raises FrameError, OSError, EOFError and ValueError, as `iter_batches` does.
@@ -108,16 +108,20 @@ class FileScan:
         # Views gain little where bytes come over the network.
         views = views and bool(files) and not URL.match(files[0])
         if views:
-            first = next(self._read_file(files[0], columns, few_rows=True, binary="view"), None)
-            views = first is not None and _holds_few_bytes(first)
+            account = _ViewAccount()
+            first = self._read_file(files[0], columns, few_rows=True, binary="view")
+            for batch in islice(first, 1):
+                account.add(batch)
+            views = account.is_dense()
+        account = _ViewAccount()
         for path in files:
             binary = "view" if views else BINARY
             for batch in self._read_file(path, columns, filters, few_rows=few_rows, binary=binary):
-                if binary == BINARY or _holds_few_bytes(batch):
-                    yield batch
-                else:
-                    views = False  # of later files: copying views costs more than other columns
-                    yield batch.cast(copied)
+                if views:
+                    account.add(batch)
+                    views = account.was_dense
+                # A copy of views costs more than copied bytes, so later files have no views.
+                yield batch if views or binary == BINARY else batch.cast(copied)
 
     def _read_file(
         self,
@@ -148,18 +152,40 @@ def slice_batch(batch: pa.RecordBatch, rows: int) -> Iterator[pa.RecordBatch]:
     return (batch.slice(first, rows) for first in range(0, batch.num_rows, rows))
 
 
-def _holds_few_bytes(batch: pa.RecordBatch) -> bool:
-    """Whether views keep at most `MOST_HELD` times their bytes in memory."""
-    held: dict[int, int] = {}  # bytes of buffers, by their addresses
-    shown = 0
-    for array in chain.from_iterable(map(_list_views, batch.columns)):
-        _, views, *buffers = array.buffers()
-        if buffers:
-            held.update((buffer.address, buffer.size) for buffer in buffers)
-            sizes = np.frombuffer(views, np.int32)[::VIEW_FIELDS]
-            sizes = sizes[array.offset : array.offset + len(array)]
-            shown += int(sizes.sum(where=sizes > INLINE_BYTES, dtype=np.int64))
-    return sum(held.values()) <= MOST_HELD * shown
+class _ViewAccount:
+    """Counts the bytes that views show, and those that they keep in memory.
+
+    Attributes:
+        was_dense: whether the views before those of the last buffer kept few bytes.
+    """
+
+    def __init__(self) -> None:
+        self.was_dense = True
+        self._shown = 0
+        self._held = 0
+        self._buffers: set[int] = set()  # addresses of the buffers of the last batch
+
+    def is_dense(self) -> bool:
+        """Whether the views keep at most `MOST_HELD` times their bytes in memory."""
+        return self._held <= MOST_HELD * self._shown
+
+    def add(self, batch: pa.RecordBatch) -> None:
+        """Count a batch. It may share buffers with the batch before it, as slices do."""
+        shown = 0
+        sizes_by_address: dict[int, int] = {}
+        for array in chain.from_iterable(map(_list_views, batch.columns)):
+            _, views, *buffers = array.buffers()
+            if buffers:
+                sizes = np.frombuffer(views, np.int32)[::VIEW_FIELDS]
+                sizes = sizes[array.offset : array.offset + len(array)]
+                shown += int(sizes.sum(where=sizes > INLINE_BYTES, dtype=np.int64))
+                sizes_by_address |= {buffer.address: buffer.size for buffer in buffers}
+        new = sizes_by_address.keys() - self._buffers
+        if new:
+            self.was_dense = self.is_dense()
+        self._held += sum(sizes_by_address[address] for address in new)
+        self._shown += shown
+        self._buffers = set(sizes_by_address)
 
 
 def _list_views(array: pa.Array) -> list[pa.Array]:

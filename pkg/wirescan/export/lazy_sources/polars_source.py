@@ -86,7 +86,9 @@ def scan_polars(
             needed = list(dict.fromkeys([*names, *predicate.meta.root_names()]))
         if predicate is not None and n_rows is None:
             filters = list_filters(decode_predicate(predicate), format_of(scan.format))
-        for batch in _limit(scan, needed, filters, n_rows, views=predicate is None):
+        # Of a few rows, views would keep the bytes of all rows in memory.
+        views = predicate is None and n_rows is None
+        for batch in _limit(scan, needed, filters, n_rows, views=views):
             for part in slice_batch(batch, batch_size or BATCH_ROWS):
                 frame = polars.from_arrow(part)
                 # polars does not filter again.
@@ -107,13 +109,12 @@ def _limit(
     """Yield batches until they have `rows` rows.
 
     rows: polars counts them before the predicate. None: all.
-    views: the caller uses all rows, so views keep no bytes of other rows in memory.
+    views: as in `FileScan.read_batches`.
     """
     left = rows
     if left == 0:
         return
-    few_rows = rows is not None
-    for batch in scan.read_batches(columns, filters, few_rows=few_rows, views=views and not few_rows):
+    for batch in scan.read_batches(columns, filters, few_rows=rows is not None, views=views):
         part = batch if left is None else batch.slice(0, left)
         yield part
         if left is not None:
