@@ -33,6 +33,9 @@ cpdef enum:
 
 cdef enum:
     PREFETCH_PARENTS = 8    # rows between the one that is opened and the one that is prefetched
+    BYTES_AHEAD = 1024      # between a frame and the bytes that are prefetched
+    TINY_FRAME = 160        # up to this usual size in bytes, processors prefetch by themselves
+    LARGE_FRAME = 2048      # from this usual size on, only the bytes around a start are prefetched
 
 cdef enum:
     BUDGET_BUCKETS = 65     # one for each number of bits that a size can have
@@ -149,6 +152,7 @@ ctypedef size_t (*WriteColumns)(void* sink, ReadColumns read, Reader* r, size_t 
 
 cdef enum:
     WRITE_ROWS = 128        # a WriteRows gets about so many rows at a time
+    FEW_CHILDREN = 4        # children of a parent that cost less as rows than with a ReadColumns
     LOOK = 64               # bytes that are enough to recognise the header of a frame
 
 cdef extern from *:
@@ -356,17 +360,27 @@ cdef inline bint is_inside(const Head* head, uint32_t at, int32_t size) noexcept
 
 
 cdef inline int64_t prefetch_ahead(const uint8_t* next, int64_t usual, int64_t size) noexcept nogil:
-    # Prefetch the start of a later frame, and return the updated usual size of a frame. Processors
-    # do not predict where large frames start. Such frames are mostly of one size, so the second
-    # frame after `next` starts near the prefetched address.
+    # Prefetch the starts of later frames, and return the updated usual size of a frame. Processors
+    # do not predict where they are, unless frames are tiny.
+    #
+    # Large frames are mostly of one size, so the second one after `next` starts near the prefetched
+    # address. Smaller frames start anywhere, so all bytes are prefetched. Their number depends on
+    # the usual size, because a loop whose length changes with each frame costs more.
     cdef const uint8_t* expected
+    cdef int64_t i
     usual += (size - usual) >> 3
-    if usual > 2048:
+    if usual > LARGE_FRAME:
         expected = next + 2 * usual
         prefetch(expected - 128)
         prefetch(expected - 64)
         prefetch(expected)
         prefetch(expected + 64)
+    elif usual > TINY_FRAME:
+        expected = next + BYTES_AHEAD
+        prefetch(expected)
+        prefetch(expected + 64)
+        for i in range(128, usual + (usual >> 1), 64):      # half as much again for larger frames
+            prefetch(expected + i)
     return usual
 
 
@@ -648,9 +662,12 @@ cdef inline Fault scan_children(const NestedScan* nested, Rows* rows, size_t str
         first = rows.count
         owed = nested.count[i]
         while True:
-            # Columns are written in the order of the frames, so no row may be left to write.
-            if (nested.columns is not NULL and not refused and owed > 0
-                    and rows.count == 0):
+            if (nested.columns is not NULL and not refused and owed > FEW_CHILDREN
+                    and first == rows.count):
+                # Columns are written in the order of the frames, so the rows come before them.
+                if rows.count and not nested.write(nested.sink, rows):
+                    return OK
+                first = 0
                 count = nested.write_columns(nested.sink, nested.columns, &r, <size_t>owed, parent,
                                              buffer, span, nested.verify is not NULL, &memory)
                 owed -= <int64_t>count

@@ -177,16 +177,31 @@ def spans(rows, at=None):
     return array
 
 
-def find_ranges(spans, count):
+def find_ranges(spans, Py_ssize_t count):
     """Return the first byte and the end of what spans cover of each buffer.
 
     spans: array of dtype HEAD. count: the number of buffers.
-    The result is an int64 array of shape (count, 2). The end is 0 for a buffer without spans.
+    The result is an int64 array of shape (count, 2). A buffer without spans has the largest int64
+    as its first byte, and the end 0. Raises ValueError where a span is in no buffer.
     """
+    cdef const Head[::1] span = spans
+    cdef int64_t[:, ::1] first_and_end
+    cdef Py_ssize_t i, number
+    cdef bint good = True
     ranges = np.zeros((count, 2), np.int64)
     ranges[:, 0] = np.iinfo(np.int64).max
-    np.minimum.at(ranges[:, 0], spans["buffer"], spans["start"])
-    np.maximum.at(ranges[:, 1], spans["buffer"], spans["start"] + spans["size"])
+    first_and_end = ranges
+    with nogil:
+        for i in range(span.shape[0]):
+            number = span[i].buffer
+            if number >= count:
+                good = False
+                break
+            first_and_end[number, 0] = min(first_and_end[number, 0], span[i].start)
+            first_and_end[number, 1] = max(first_and_end[number, 1],
+                                           span[i].start + <int64_t>span[i].size)
+    if not good:
+        raise ValueError(f"span {i} is in buffer {number}, but there are {count} buffers")
     return ranges
 
 
