@@ -14,6 +14,7 @@ PARTS = {
     "shapes": "bench.suites.kafka_shapes",
     "growth": "bench.suites.growth",
     "arrow": "bench.suites.kafka_arrow",
+    "batches": "bench.suites.small_batches",
     "convert": "bench.suites.convert",
     "lookup": "bench.suites.kafka_lookup",
     "fetch": "bench.suites.kafka_fetch",

@@ -87,11 +87,12 @@ def write_jittering(columns: RandomColumns) -> bytes:
     )
 
 
-def write_lognormal(columns: RandomColumns) -> bytes:
+def write_lognormal(columns: RandomColumns, **options: int) -> bytes:
     return kafka.encode_batches(
         columns.make_strings(columns.draw_lognormal_sizes(4.4, 5000)),
         keys=columns.make_strings(columns.draw_key_sizes()),
         timestamps=columns.draw_jittering_times(),
+        **options,
     )
 
 

@@ -386,3 +386,15 @@ def test_rows_are_allocated_only_once():
     block = RowBlock(8, 1, 1)
     with pytest.raises(ValueError, match="a block is allocated only once"):
         block.__init__(8, 1, 1)
+
+
+def test_ranges_of_spans():
+    spans = np.zeros(5, loop.HEAD)
+    spans["buffer"] = [0, 1, 1, 3, 0]
+    spans["start"] = [5, 7, 2, 9, 1]
+    spans["size"] = [1, 2, 3, 0, 100]
+    largest = np.iinfo(np.int64).max
+    assert loop.find_ranges(spans, 4).tolist() == [[1, 101], [2, 9], [largest, 0], [9, 9]]
+    assert loop.find_ranges(spans[:0], 1).tolist() == [[largest, 0]]
+    with pytest.raises(ValueError, match="^span 3 is in buffer 3, but there are 3 buffers$"):
+        loop.find_ranges(spans, 3)

@@ -404,6 +404,27 @@ def test_nulls_of_all_blocks_are_kept(per_batch, extra):
         assert batch["key"].null_count == sum(record.key is None for record in records)
 
 
+@pytest.mark.parametrize("columns", [FOUR, ["parent", "offset", "headers"]])
+@pytest.mark.parametrize("most", [6, 12, 300])
+def test_batches_of_few_and_of_many_records_keep_their_order(columns, most):
+    """The records of small batches become rows first, and those of others columns at once."""
+    choose = random.Random(most)
+    raw = b""
+    first = 0
+    for _ in range(200):
+        count = choose.randint(1, most)
+        raw += encode_batch(
+            [
+                Record(i, i, None if i % 5 == 0 else b"k%d" % i, b"v" * (i % 7), [("h", b"%d" % i)])
+                for i in range(first, first + count)
+            ]
+        )
+        first += count
+    for binary in ("view", "binary"):
+        assert_same(raw, columns=columns, binary=binary)
+    assert read(raw, columns=["offset"])["offset"].to_pylist() == list(range(first))
+
+
 @pytest.mark.parametrize("format", ["kafka.records", "kafka.kbak_records"])
 @pytest.mark.parametrize("binary", ["view", "binary", "large_binary"])
 def test_a_parent_may_have_more_rows_than_a_block(format, binary):
