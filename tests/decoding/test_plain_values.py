@@ -8,7 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from wirescan.decoding.notation import parse_decoder
+from wirescan.decoding.notation import PLAIN_NAMES, parse_decoder
+from wirescan.decoding.plain_values import NUMBERS
 
 BINARY = [pa.binary(), pa.large_binary(), pa.binary_view()]
 PACKED = {
@@ -93,3 +94,7 @@ def test_other_texts_name_no_decoder(text):
 def test_other_arrays_are_no_payloads():
     with pytest.raises(TypeError, match="not of string"):
         parse_decoder("int").decode(pa.array(["a"]))
+
+
+def test_every_plain_decoder_has_a_name():
+    assert set(PLAIN_NAMES) == {*NUMBERS, "uuid", "string"}

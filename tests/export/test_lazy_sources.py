@@ -3,6 +3,7 @@
 import datetime
 import gc
 import pickle
+import random
 import shutil
 from fractions import Fraction
 
@@ -478,8 +479,8 @@ def write_segment(path, sizes):
     path.write_bytes(whole)
 
 
-def read_types(folder, columns, monkeypatch, *, mapped=False):
-    """Return the type of byte strings in each batch of 10 KB that polars gets without a filter."""
+def check_views(folder, columns, monkeypatch, *, mapped=False):
+    """Compare batches that may have views with copies. Return the types of the last column."""
     monkeypatch.setattr(file_scan, "BATCH_BYTES", 10_000)
     monkeypatch.setattr(file_scan, "LIMITED_BYTES", 10_000)
     arguments = (str(folder / "*.log"), "kafka.records", columns, "strict")
@@ -504,7 +505,7 @@ def test_byte_strings_of_a_query_are_copied_if_they_are_few_of_the_bytes(
     columns, kind, tmp_path, monkeypatch
 ):
     write_segment(tmp_path / "0.log", [(20, 200)] * 1000)
-    assert set(read_types(tmp_path, columns, monkeypatch)) == {kind}
+    assert set(check_views(tmp_path, columns, monkeypatch)) == {kind}
 
 
 def test_views_end_where_they_would_keep_too_many_bytes(tmp_path, monkeypatch):
@@ -515,7 +516,7 @@ def test_views_end_where_they_would_keep_too_many_bytes(tmp_path, monkeypatch):
     """
     write_segment(tmp_path / "0.log", [(20, 200)] * 500 + [(200, 20)] * 5000)
     write_segment(tmp_path / "1.log", [(20, 200)] * 500)
-    types = read_types(tmp_path, ["value"], monkeypatch)
+    types = check_views(tmp_path, ["value"], monkeypatch)
     change = types.index("binary")
     assert 0.3 < change / len(types) < 0.6
     assert types == ["binary_view"] * change + ["binary"] * (len(types) - change)
@@ -524,14 +525,14 @@ def test_views_end_where_they_would_keep_too_many_bytes(tmp_path, monkeypatch):
 def test_batches_that_share_a_buffer_keep_it_together(tmp_path, monkeypatch):
     """A mapped file is one buffer, of which each batch shows a tenth."""
     write_segment(tmp_path / "0.log", [(20, 200)] * 500)
-    types = read_types(tmp_path, ["value"], monkeypatch, mapped=True)
+    types = check_views(tmp_path, ["value"], monkeypatch, mapped=True)
     assert set(types) == {"binary_view"}
 
 
 def test_values_inside_of_views_keep_no_bytes(tmp_path, monkeypatch):
     """A view of at most 12 bytes has them itself, but others of its batch may keep the file's."""
     write_segment(tmp_path / "0.log", [(12, 12)] * 2000 + [(13, 13)])
-    assert set(read_types(tmp_path, ["value"], monkeypatch)) == {"binary"}
+    assert set(check_views(tmp_path, ["value"], monkeypatch)) == {"binary"}
 
 
 def test_nested_byte_strings_are_views_too(tmp_path, monkeypatch):
@@ -542,16 +543,72 @@ def test_nested_byte_strings_are_views_too(tmp_path, monkeypatch):
         folder.mkdir()
         records = [Record(i, i, b"k" * 200, None, [("h", b"w" * size)]) for i in range(500)]
         (folder / "0.log").write_bytes(b"".join(encode_batch([record]) for record in records))
-        (kinds[size],) = set(read_types(folder, ["headers"], monkeypatch))
+        (kinds[size],) = set(check_views(folder, ["headers"], monkeypatch))
     assert kinds[400] == "list<item: struct<key: binary_view, value: binary_view>>"
     assert kinds[4] == "list<item: struct<key: binary, value: binary>>"
+
+
+def test_polars_takes_views_of_lists(tmp_path):
+    records = [Record(i, i, None, None, [("h", b"w" * 400)]) for i in range(200)]
+    (tmp_path / "0.log").write_bytes(encode_batch(records))
+    frame = make_scan(tmp_path / "0.log", columns=["headers"]).collect()
+    assert frame["headers"].to_list() == [[{"key": b"h", "value": b"w" * 400}]] * 200
+
+
+def test_only_queries_of_all_rows_have_views(tmp_path, monkeypatch):
+    """Few rows of a query would keep the bytes of all rows in memory."""
+    write_segment(tmp_path / "0.log", [(20, 200)] * 1000)
+    kinds = []
+    iter_batches = file_scan.iter_batches
+
+    def record_kind(path, **options):
+        kinds.append(options["binary"])
+        return iter_batches(path, **options)
+
+    monkeypatch.setattr(file_scan, "iter_batches", record_kind)
+    scan = make_scan(tmp_path / "0.log", columns=["offset", "value"])
+    for query, expected in [
+        (scan, ["view", "view"]),  # the first part decides on views
+        (scan.select("offset"), ["view"]),  # no byte strings, and so no views
+        (scan.filter(pl.col("offset") > 5), ["binary"]),
+        (scan.head(5), ["binary"]),
+    ]:
+        kinds.clear()
+        query.collect()
+        assert kinds == expected
+
+
+def test_the_first_part_of_a_file_may_expand_more_than_the_file(tmp_path):
+    """The first part decides on views. Its own limit refuses no query."""
+    small = encode_batch([Record(0, 0, None, bytes(100_000))] * 40, codec="gzip")
+    noise = random.Random(1).randbytes(60 * 90_000)
+    values = [noise[i : i + 90_000] for i in range(0, len(noise), 90_000)]
+    large = b"".join(encode_batch([Record(i, i, None, v)]) for i, v in enumerate(values, 40))
+    (tmp_path / "0.log").write_bytes(small + large)
+    limits = wirescan.Limits(expansion=4)
+    scan = wirescan.scan_polars(tmp_path / "0.log", format="kafka.records", limits=limits)
+    assert len(scan.collect()) == 100
+
+
+def test_skipped_bytes_are_not_kept_in_memory(tmp_path, monkeypatch):
+    """The account does not count the bytes between frames."""
+    write_segment(tmp_path / "0.log", [(20, 200)] * 1000)
+    scan = make_scan(tmp_path / "0.log", columns=["value"], errors="skip")
+    types = []
+    monkeypatch.setattr(
+        pl, "from_arrow", lambda batch, f=pl.from_arrow: types.append(batch.schema) or f(batch)
+    )
+    scan.collect()
+    assert {str(schema.field("value").type) for schema in types} == {"binary"}
 
 
 def test_a_result_outlives_its_segment(tmp_path):
     path = tmp_path / "0.log"
     write_segment(path, [(20, 200)] * 1000)
-    frame = wirescan.scan_polars(path, format="kafka.records", mapped=True).collect()
+    scan = wirescan.scan_polars(path, format="kafka.records", mapped=True)
+    frame = scan.collect()
     path.unlink()
+    del scan
     gc.collect()
     assert frame["value"].to_list() == [b"v" * 200] * 1000
 
@@ -621,7 +678,7 @@ def test_mapped_files_have_the_same_rows(bytes_read):
     counted = duckdb.execute("select count(*) from frames").fetchone()
     assert mapped.collect().equals(copied)
     assert counted == (len(copied),)
-    assert len(bytes_read) == before + 1  # a part that tells whether views save memory
+    assert len(bytes_read) == before + 1  # the first part, which decides on views
     assert mapped.head(5).collect().equals(copied.head(5))
     assert len(bytes_read) > before
 

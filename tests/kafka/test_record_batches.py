@@ -126,16 +126,18 @@ def test_paths_agree_on_every_length_of_varints():
 
 
 def test_paths_agree_on_tiny_batches():
-    for count in range(4):
+    for count in range(9):
         raw = encode_batch([Record(i, 0, None, None) for i in range(count)])
         twice = raw * 2 + encode_batch([])
         assert len(read_by_every_path(raw)) == count
         assert len(read_by_every_path(twice)) // 2 == count
     smallest = b"\x0c\0\0\0\1\1\0"  # seven bytes: key and value are null, no headers
     for cut in range(len(smallest) + 1):
-        for count in (0, 1, 2, 3, 1000):
+        for count in (0, 1, 2, 3, 7, 8, 1000):
             read_by_every_path(make_batch(smallest[:cut], count))
-            read_by_every_path(make_batch(smallest * 2 + smallest[:cut], count) + encode_batch([]))
+            for whole in (2, 7):
+                records = smallest * whole + smallest[:cut]
+                read_by_every_path(make_batch(records, count) + encode_batch([]))
 
 
 NO_HEADERS = dict(
@@ -249,8 +251,8 @@ def test_views_into_a_file_above_2_gib(tmp_path):
     """Also of batches on both sides of a multiple of 1 GiB, where another window begins."""
     window = 1 << 30
     path = tmp_path / "sparse"
-    spots = [0, window - 90, 2 * window, 2 * window + 300, 3 * window - 100, (4 << 30) + 5]
-    raw = encode_batch([Record(i, TIME, b"key", b"value of %d" % i * 4) for i in range(3)])
+    spots = [0, window - 90, 2 * window, 2 * window + 600, 3 * window - 100, (4 << 30) + 5]
+    raw = encode_batch([Record(i, TIME, b"key", b"value of %d" % i * 4) for i in range(8)])
     with open(path, "wb") as file:
         for spot in spots:
             file.seek(spot)
@@ -259,11 +261,11 @@ def test_views_into_a_file_above_2_gib(tmp_path):
     file = memoryview(MappedFile(str(path)))
     batches = np.repeat(kafka.scan(raw).rows, len(spots))
     batches["start"] = spots
-    counts = np.full(len(spots), 3, np.int32)
+    counts = np.full(len(spots), 8, np.int32)
     check = True
     open_all = partial(open_records, batches, (file,), spans(batches), counts, check, Limits())
     table = FrameTable((file,), open_all()[0], ())
-    assert table["offset"].tolist() == [0, 1, 2] * len(spots)
+    assert table["offset"].tolist() == list(range(8)) * len(spots)
     assert_columns(open_all, table, pa.binary_view())
 
 

@@ -73,7 +73,7 @@ def headers():
 
 @st.builds_once
 @st.composite
-def records(draw, least=0, most=6, timed=True, headed=True):
+def records(draw, least=0, most=12, timed=True, headed=True):
     """Records with ascending offsets, gaps between offsets, and timestamps in any order."""
     offset = draw(FIRST_OFFSETS)
     rows = []

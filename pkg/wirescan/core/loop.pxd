@@ -33,7 +33,7 @@ cpdef enum:
 
 cdef enum:
     PREFETCH_PARENTS = 8    # rows between the one that is opened and the one that is prefetched
-    BYTES_AHEAD = 1024      # between a frame and the bytes that are prefetched
+    BYTES_AHEAD = 1024      # from the end of a frame to the bytes that are prefetched
     TINY_FRAME = 160        # up to this usual size in bytes, processors prefetch by themselves
     LARGE_FRAME = 2048      # from this usual size on, only the bytes around a start are prefetched
 
@@ -152,7 +152,7 @@ ctypedef size_t (*WriteColumns)(void* sink, ReadColumns read, Reader* r, size_t 
 
 cdef enum:
     WRITE_ROWS = 128        # a WriteRows gets about so many rows at a time
-    FEW_CHILDREN = 4        # children of a parent that cost less as rows than with a ReadColumns
+    FEW_CHILDREN = 4        # up to so many children are read as rows: ReadColumns would cost more
     LOOK = 64               # bytes that are enough to recognise the header of a frame
 
 cdef extern from *:
@@ -364,8 +364,8 @@ cdef inline int64_t prefetch_ahead(const uint8_t* next, int64_t usual, int64_t s
     # do not predict where they are, unless frames are tiny.
     #
     # Large frames are mostly of one size, so the second one after `next` starts near the prefetched
-    # address. Smaller frames start anywhere, so all bytes are prefetched. Their number depends on
-    # the usual size, because a loop whose length changes with each frame costs more.
+    # address. Smaller frames start anywhere, so all bytes are prefetched. The number of prefetches
+    # depends on the usual size: a loop whose length changes with each frame costs more.
     cdef const uint8_t* expected
     cdef int64_t i
     usual += (size - usual) >> 3
@@ -379,7 +379,7 @@ cdef inline int64_t prefetch_ahead(const uint8_t* next, int64_t usual, int64_t s
         expected = next + BYTES_AHEAD
         prefetch(expected)
         prefetch(expected + 64)
-        for i in range(128, usual + (usual >> 1), 64):      # half as much again for larger frames
+        for i in range(128, usual + (usual >> 1), 64):      # some frames are larger
             prefetch(expected + i)
     return usual
 
@@ -664,7 +664,7 @@ cdef inline Fault scan_children(const NestedScan* nested, Rows* rows, size_t str
         while True:
             if (nested.columns is not NULL and not refused and owed > FEW_CHILDREN
                     and first == rows.count):
-                # Columns are written in the order of the frames, so the rows come before them.
+                # Write the pending rows first: columns keep the order of the frames.
                 if rows.count and not nested.write(nested.sink, rows):
                     return OK
                 first = 0

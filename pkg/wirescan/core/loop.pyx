@@ -184,7 +184,7 @@ def find_ranges(spans, Py_ssize_t count):
     The result is an int64 array of shape (count, 2). A buffer without spans has the largest int64
     as its first byte, and the end 0. Raises ValueError where a span is in no buffer.
     """
-    cdef const Head[::1] span = spans
+    cdef const Head[::1] span = np.ascontiguousarray(spans)
     cdef int64_t[:, ::1] first_and_end
     cdef Py_ssize_t i, number
     cdef bint good = True

@@ -15,23 +15,17 @@ cdef extern from *:
     #endif
     #if defined(__linux__) && defined(MADV_HUGEPAGE) && defined(MADV_FREE) \
         && !defined(__SANITIZE_ADDRESS__)
-    /* A fresh row costs more in page faults than in parsing. So the blocks freed last are kept for
-     * the next scan. Large ones use huge pages, and are marked with MADV_FREE: the system takes
-     * their pages back when memory is short. The medium ones are 32 MB at most. A kept block begins
-     * with its size. No block is kept where the address space is limited (RLIMIT_AS). */
-    enum { PAGE = 1 << 12, HUGE_PAGE = 1 << 21, SLOTS = 16 };
-    enum { LEAST_KEPT = 1 << 18 };      /* malloc reuses smaller blocks itself */
+    /* A fresh row costs more in page faults than in parsing. So large blocks use huge pages, and
+     * the blocks freed last are kept for the next scan. They are marked with MADV_FREE: the
+     * system takes their pages back when memory is short. A kept block begins with its size. No
+     * block is kept where the address space is limited (RLIMIT_AS). */
+    enum { HUGE_PAGE = 1 << 21, LARGE = HUGE_PAGE, SLOTS = 16 };
     static const size_t MOST_KEPT = (size_t)1 << 29;    /* bytes of all kept blocks, about */
-    /* Medium blocks, and those of at least a huge page: each kind has its own slots. */
-    static void* wirescan_kept[2][SLOTS];
+    static void* wirescan_kept[SLOTS];
     static size_t wirescan_kept_bytes;
 
-    static void** wirescan_slots(size_t bytes) {
-        return wirescan_kept[bytes >= HUGE_PAGE];
-    }
-
-    static void* wirescan_swap(void** slot, void* block) {
-        return __atomic_exchange_n(slot, block, __ATOMIC_ACQ_REL);
+    static void* wirescan_swap(int slot, void* block) {
+        return __atomic_exchange_n(&wirescan_kept[slot], block, __ATOMIC_ACQ_REL);
     }
 
     static void wirescan_drop(void* block) {
@@ -41,9 +35,8 @@ cdef extern from *:
     }
 
     static void* wirescan_take(size_t* bytes) {
-        void** slots = wirescan_slots(*bytes);
         for (int i = 0; i < SLOTS; i++) {
-            void* block = wirescan_swap(&slots[i], NULL);
+            void* block = wirescan_swap(i, NULL);
             size_t size;
             if (!block)
                 continue;
@@ -54,56 +47,50 @@ cdef extern from *:
                 return block;
             }
             /* The size does not fit: put the block back. */
-            wirescan_drop(wirescan_swap(&slots[i], block));
+            wirescan_drop(wirescan_swap(i, block));
         }
         return NULL;
     }
 
     static void* wirescan_rows_alloc(size_t* bytes) {
-        const size_t alignment = *bytes < HUGE_PAGE ? PAGE : HUGE_PAGE;
         void* block;
-        if (*bytes < LEAST_KEPT)
+        if (*bytes < LARGE)
             return malloc(*bytes ? *bytes : 1);
         block = wirescan_take(bytes);
         if (block)
             return block;
         if (*bytes > SIZE_MAX - HUGE_PAGE)
             return NULL;
-        if (posix_memalign(&block, alignment, *bytes)) {
+        if (posix_memalign(&block, HUGE_PAGE, *bytes)) {
             /* Out of memory: free the kept blocks and try again. */
-            for (int i = 0; i < SLOTS; i++) {
-                wirescan_drop(wirescan_swap(&wirescan_kept[0][i], NULL));
-                wirescan_drop(wirescan_swap(&wirescan_kept[1][i], NULL));
-            }
-            if (posix_memalign(&block, alignment, *bytes))
+            for (int i = 0; i < SLOTS; i++)
+                wirescan_drop(wirescan_swap(i, NULL));
+            if (posix_memalign(&block, HUGE_PAGE, *bytes))
                 return NULL;
         }
-        if (alignment == HUGE_PAGE)
-            madvise(block, *bytes, MADV_HUGEPAGE);    /* only advice: a failure is harmless */
+        madvise(block, *bytes, MADV_HUGEPAGE);        /* only advice: a failure is harmless */
         return block;
     }
 
     static void wirescan_rows_free(void* block, size_t bytes) {
-        void** slots = wirescan_slots(bytes);
         struct rlimit space;
-        if (bytes < LEAST_KEPT || bytes > MOST_KEPT / 2
+        if (bytes < LARGE || bytes > MOST_KEPT / 2
                 || getrlimit(RLIMIT_AS, &space) || space.rlim_cur != RLIM_INFINITY) {
             free(block);
             return;
         }
-        if (bytes >= HUGE_PAGE)
-            madvise(block, bytes / HUGE_PAGE * HUGE_PAGE, MADV_FREE);
+        madvise(block, bytes / HUGE_PAGE * HUGE_PAGE, MADV_FREE);
         /* The system does not take a page that is written after MADV_FREE. */
         *(size_t*)block = bytes;
         __atomic_add_fetch(&wirescan_kept_bytes, bytes, __ATOMIC_RELAXED);
         /* The newest block moves into the first slot, and the oldest are freed. */
         for (int i = 0; i < SLOTS && block; i++)
-            block = wirescan_swap(&slots[i], block);
+            block = wirescan_swap(i, block);
         wirescan_drop(block);
         for (int i = SLOTS - 1; i >= 0; i--) {
             if (__atomic_load_n(&wirescan_kept_bytes, __ATOMIC_RELAXED) <= MOST_KEPT)
                 break;
-            wirescan_drop(wirescan_swap(&wirescan_kept[1][i], NULL));
+            wirescan_drop(wirescan_swap(i, NULL));
         }
     }
     #else

@@ -177,7 +177,7 @@ def read_schema_file(path: str) -> bytes:
 
 
 def make_decoder(argument: str) -> AvroDecoder:
-    """Return the decoder of what follows "avro:" in its text; "" if nothing does.
+    """Return the decoder for the text after "avro:", which is empty if the name stands alone.
 
     Raises ValueError for another text, and what `read_schema_file`, `SchemaRegistry` and
     `AvroDecoder` raise.

@@ -124,7 +124,7 @@ def _ignore(row: int, reason: str) -> None:
 
 
 def make_decoder(argument: str) -> JsonDecoder:
-    """Return the decoder of what follows "json:" in its text; "" if nothing does.
+    """Return the decoder for the text after "json:", which is empty if the name stands alone.
 
     Raises ValueError for another text, and what `read_json_schema` and `JsonDecoder` raise.
     """

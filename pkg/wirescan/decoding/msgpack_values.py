@@ -100,7 +100,7 @@ def _explain(refusals: np.ndarray, paths: list[str]) -> pa.Array:
 
 
 def make_decoder(path: str) -> MsgpackDecoder:
-    """Return the decoder of what follows "msgpack:" in its text: a schema's file, or "".
+    """Return the decoder for the text after "msgpack:": a schema's file, or nothing.
 
     Raises what `read_json_schema` and `MsgpackDecoder` raise.
     """

@@ -20,7 +20,7 @@ string                    UTF-8                                                 
 
 WHERE is the URL of a schema registry, or a directory of files ID.avsc (Avro) or ID.desc (Protobuf).
 
-The module of a decoder is imported when a text asks for it, because few programs need one.
+The module of a decoder is imported when a text asks for it, because few programs decode payloads.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ MODULES = {
     "protobuf": "wirescan.decoding.protobuf_values",
     **PAYLOAD_DECODERS,
 }
-PLAIN = ("short", "int", "long", "float", "double", "uuid", "string")  # of `plain_values.py`
+PLAIN_NAMES = ("short", "int", "long", "float", "double", "uuid", "string")  # of `plain_values.py`
 
 
 def parse_decoder(text: str) -> Decoder:
@@ -66,12 +66,12 @@ def _plain_maker(name: str) -> Callable[[str], Decoder]:
     def make(argument: str) -> Decoder:
         if argument:
             raise ValueError(f"decoder {name!r} takes nothing after its name, not {argument!r}")
-        return import_module("wirescan.decoding.plain_values").make_decoder(name)
+        return import_module("wirescan.decoding.plain_values").make_plain_decoder(name)
 
     return make
 
 
 MAKERS: dict[str, Callable[[str], Decoder]] = {
     **{name: _module_maker(module) for name, module in MODULES.items()},
-    **{name: _plain_maker(name) for name in PLAIN},
+    **{name: _plain_maker(name) for name in PLAIN_NAMES},
 }

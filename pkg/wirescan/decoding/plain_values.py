@@ -92,7 +92,7 @@ def _read_text(payloads: pa.Array) -> pa.Array:
     return payloads.cast(pa.binary()).cast(pa.string())
 
 
-def make_decoder(name: str) -> Decoder:
+def make_plain_decoder(name: str) -> Decoder:
     """Return the decoder of a name in the module's table."""
     if name in NUMBERS:
         return NumberDecoder(NUMBERS[name])

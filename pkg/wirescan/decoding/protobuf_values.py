@@ -293,7 +293,7 @@ def read_descriptor_file(path: str) -> bytes:
 
 
 def make_decoder(argument: str) -> ProtobufDecoder:
-    """Return the decoder of what follows "protobuf:" in its text; "" if nothing does.
+    """Return the decoder for the text after "protobuf:", which is empty if the name stands alone.
 
     Raises ValueError for another text, and what `ProtobufDecoder` and the file raise.
     """

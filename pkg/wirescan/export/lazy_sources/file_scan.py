@@ -9,8 +9,8 @@ from itertools import chain, islice
 import numpy as np
 
 from wirescan.export.batches import BATCH_BYTES, iter_batches
-from wirescan.files.object_store import URL
-from wirescan.frames.errors import check_mode
+from wirescan.files.source import is_local
+from wirescan.frames.errors import FrameError, check_mode
 from wirescan.frames.limits import Limits
 from wirescan.frames.optional_packages import name_package
 from wirescan.frames.to_arrow import list_default_columns, make_schema
@@ -99,20 +99,15 @@ class FileScan:
         filters: as in `wirescan.reading.filters`.
         few_rows: the caller probably stops early, so the files are read in small parts.
         views: byte strings may be views, as long as they keep at most about `MOST_HELD` times
-            their bytes in memory. Each batch has one type of byte strings.
+            their bytes in memory. Each batch has one type of byte strings. The filters must be
+            empty: the first rows of the first file are read twice, also if no row passes.
 
         Raises FrameError, OSError, EOFError and ValueError, as `iter_batches` does.
         """
         copied = make_schema(self.format, columns, binary=BINARY)
         files = [file.path for file in list_source_files(self.source, self.format)]
-        # Views gain little where bytes come over the network.
-        views = views and bool(files) and not URL.match(files[0])
-        if views:
-            account = _ViewAccount()
-            first = self._read_file(files[0], columns, few_rows=True, binary="view")
-            for batch in islice(first, 1):
-                account.add(batch)
-            views = account.is_dense()
+        if copied != make_schema(self.format, columns, binary="view"):
+            views = views and bool(files) and self._has_dense_views(files[0], columns)
         account = _ViewAccount()
         for path in files:
             binary = "view" if views else BINARY
@@ -120,8 +115,25 @@ class FileScan:
                 if views:
                     account.add(batch)
                     views = account.was_dense
-                # A copy of views costs more than copied bytes, so later files have no views.
+                # Other views of this file are copied. Later files are read as copies, which costs
+                # less.
                 yield batch if views or binary == BINARY else batch.cast(copied)
+
+    def _has_dense_views(self, path: str, columns: Sequence[str]) -> bool:
+        """Return whether views of the first batch of a file keep few other bytes in memory.
+
+        Files that are no plain local ones have none: they are read slowly, and only once. Under
+        "skip" there are none either, because the account does not know the bytes between frames.
+        """
+        if self.errors == "skip" or not is_local(path):
+            return False
+        account = _ViewAccount()
+        try:
+            for batch in islice(self._read_file(path, columns, few_rows=True, binary="view"), 1):
+                account.add(batch)
+        except FrameError:
+            return False  # a small part may exceed a limit that the whole file does not
+        return account.is_dense()
 
     def _read_file(
         self,
@@ -153,20 +165,24 @@ def slice_batch(batch: pa.RecordBatch, rows: int) -> Iterator[pa.RecordBatch]:
 
 
 class _ViewAccount:
-    """Counts the bytes that views show, and those that they keep in memory.
+    """Counts the bytes that views show, and those of the buffers that they point into.
+
+    A buffer is decided on when the next one begins, because several batches show parts of it.
 
     Attributes:
-        was_dense: whether the views before those of the last buffer kept few bytes.
+        was_dense: `is_dense()` before the last new buffer was counted.
     """
 
     def __init__(self) -> None:
         self.was_dense = True
         self._shown = 0
         self._held = 0
-        self._buffers: set[int] = set()  # addresses of the buffers of the last batch
+        # Addresses of the last buffers. The caller holds their batch while the next one is read, so
+        # no new buffer has one of these addresses.
+        self._buffers: set[int] = set()
 
     def is_dense(self) -> bool:
-        """Whether the views keep at most `MOST_HELD` times their bytes in memory."""
+        """Return whether the buffers have at most `MOST_HELD` times the bytes of the views."""
         return self._held <= MOST_HELD * self._shown
 
     def add(self, batch: pa.RecordBatch) -> None:
@@ -183,13 +199,13 @@ class _ViewAccount:
         new = sizes_by_address.keys() - self._buffers
         if new:
             self.was_dense = self.is_dense()
+            self._buffers = set(sizes_by_address)
         self._held += sum(sizes_by_address[address] for address in new)
         self._shown += shown
-        self._buffers = set(sizes_by_address)
 
 
 def _list_views(array: pa.Array) -> list[pa.Array]:
-    """Return the arrays of views in an array, at any depth."""
+    """Return the arrays of views in an array, in its lists and in its structs."""
     if array.type == pa.binary_view():
         return [array]
     children = []

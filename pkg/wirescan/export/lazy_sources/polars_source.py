@@ -54,9 +54,9 @@ def scan_polars(
             ends the process (SIGBUS).
 
     Returns:
-        The LazyFrame. Byte strings are Binary, and faults Categorical. Without a condition, byte
-        strings are mostly not copied: they keep the bytes of the file in memory, up to four times
-        as many as they have.
+        The LazyFrame. Byte strings are Binary, and faults Categorical. Without a condition or a
+        limit, byte strings of local files are not copied if they are at least a quarter of the
+        bytes. Then a result keeps the bytes around its byte strings in memory.
 
     Raises:
         ModuleNotFoundError: polars or pyarrow is not installed.
