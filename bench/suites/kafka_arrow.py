@@ -53,16 +53,7 @@ def run(records: int, rounds: int) -> str:
             table = write_parquet(raw, parquet)
             times = measure_memory(raw, table, parquet.read_bytes(), rounds)
             in_memory.append(make_row(shape, times))
-            report.at_most(
-                f"{shape}: memory, no checksums, of the C program",
-                1.4,
-                times.ratio(MEMORY, C_PROGRAM),
-            )
-            report.at_most(
-                f"{shape}: memory, checksums, of pyarrow and Parquet in memory",
-                0.5,
-                times.ratio(CHECKED, PARQUET),
-            )
+            add_memory_targets(report, shape, times)
             del table
             times = measure_file(segment, parquet, count, len(raw), rounds)
             from_file.append(make_row(shape, times))
@@ -70,6 +61,17 @@ def run(records: int, rounds: int) -> str:
     describe(report, in_memory, from_file)
     polars = ["polars"] if has_polars() else []
     return report.markdown(["numpy", "pyarrow", *polars])
+
+
+def add_memory_targets(report: Report, shape: str, times: Times) -> None:
+    report.at_most(
+        f"{shape}: memory, no checksums, of the C program", 1.4, times.ratio(MEMORY, C_PROGRAM)
+    )
+    report.at_most(
+        f"{shape}: memory, checksums, of pyarrow and Parquet in memory",
+        0.5,
+        times.ratio(CHECKED, PARQUET),
+    )
 
 
 def add_file_targets(report: Report, shape: str, times: Times) -> None:
