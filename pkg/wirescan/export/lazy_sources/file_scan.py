@@ -24,7 +24,7 @@ with name_package("pyarrow", __name__, "'wirescan[arrow]'"):
 # pyarrow cannot filter views, and DuckDB pushes no filter to a dataset that has one.
 BINARY = "binary"
 LIMITED_BYTES = 256 << 10  # read at a time by a query that wants few rows
-MOST_HELD = 4  # times the bytes of views may be in memory because of the views
+MOST_HELD = 4  # the bytes that views keep in memory, at most, for each byte that they show
 INLINE_BYTES = 12  # a view of at most so many bytes has them itself
 VIEW_FIELDS = 4  # int32 in a view: the first is the size
 
@@ -99,8 +99,8 @@ class FileScan:
         filters: as in `wirescan.reading.filters`.
         few_rows: the caller probably stops early, so the files are read in small parts.
         views: byte strings may be views, as long as they keep at most about `MOST_HELD` times
-            their bytes in memory. Each batch has one type of byte strings. The filters must be
-            empty: the first rows of the first file are read twice, also if no row passes.
+            their bytes in memory. Each batch has one type of byte strings. There must be no
+            filters, because the first rows of the first file are read twice, without them.
 
         Raises FrameError, OSError, EOFError and ValueError, as `iter_batches` does.
         """
@@ -115,15 +115,15 @@ class FileScan:
                 if views:
                     account.add(batch)
                     views = account.was_dense
-                # Other views of this file are copied. Later files are read as copies, which costs
-                # less.
+                # The other views of this file are copied. Later files are read without views, which
+                # costs less.
                 yield batch if views or binary == BINARY else batch.cast(copied)
 
     def _has_dense_views(self, path: str, columns: Sequence[str]) -> bool:
         """Return whether views of the first batch of a file keep few other bytes in memory.
 
-        Files that are no plain local ones have none: they are read slowly, and only once. Under
-        "skip" there are none either, because the account does not know the bytes between frames.
+        It is false for objects and translated files, which are too slow to be read twice, and under
+        "skip", because the bytes between frames would not be counted.
         """
         if self.errors == "skip" or not is_local(path):
             return False
@@ -192,6 +192,7 @@ class _ViewAccount:
         for array in chain.from_iterable(map(_list_views, batch.columns)):
             _, views, *buffers = array.buffers()
             if buffers:
+                # `ByteStrings` would take half as long again, a tenth of a query.
                 sizes = np.frombuffer(views, np.int32)[::VIEW_FIELDS]
                 sizes = sizes[array.offset : array.offset + len(array)]
                 shown += int(sizes.sum(where=sizes > INLINE_BYTES, dtype=np.int64))
