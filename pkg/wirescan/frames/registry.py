@@ -68,7 +68,7 @@ def make_derived_formats(formats: Iterable[Format]) -> list[Format]:
 @cache
 def import_installed_formats() -> None:
     """Import the modules that entry points name. A module that cannot be imported is a warning."""
-    from importlib.metadata import entry_points  # seldom needed, and slow to import
+    from importlib.metadata import entry_points  # slow to import, and not always needed
 
     load_formats()
     for entry_point in entry_points(group=GROUP):
