@@ -38,8 +38,9 @@ from wirescan.pcap.capture_clock cimport CaptureClock, advance_clock
 from wirescan.pcap.connection_ages cimport (
     find_longest_idle, find_old, has_ended, join_list, leave_list, refresh)
 from wirescan.pcap.connection_table cimport (
-    ConnectionTable, add_connection, begins_again, create_table, find_connection, follow_fin,
-    follow_flags, free_connection, free_table, hide_connection, make_key)
+    ConnectionTable, Endpoints, add_connection, begins_again, create_table, find_connection,
+    follow_fin, follow_flags, free_connection, free_table, hide_connection, prefetch_connection,
+    seek_endpoints)
 from wirescan.pcap.fragments cimport (
     Datagram, ENDS, FragmentTable, add_fragment, create_fragments, drop_fragments, free_fragments,
     take_datagram)
@@ -49,7 +50,7 @@ from wirescan.pcap.number_list cimport Direction, NumberList, compare_numbers, p
 from wirescan.pcap.packet cimport read_datagram
 from wirescan.pcap.roles cimport Roles, begin_roles, fill_roles, follow_roles
 from wirescan.pcap.tcp_connection cimport (
-    ADDRESS, CURRENT, Connection, ENDED, FIN, FREE, Key, NONE, Node, RELEASED, SYN, Side)
+    ADDRESS, CURRENT, Connection, ENDED, FIN, FREE, NONE, Node, RELEASED, SYN, Side)
 from wirescan.pcap.rows cimport (
     FRAGMENT, Flow, Packet, Segment, Stream, TCP, TO_CLIENT, TO_SERVER)
 from wirescan.pcap.scan import PACKET
@@ -73,7 +74,12 @@ cdef enum:
     PATIENCE_PACKETS = 64       # of the connection, for which acknowledged bytes may come later
     PATIENCE = 1000000000       # ns, the same
     PREFETCH_BYTES = 2048       # of a packet, at most
-    PREFETCH_PACKETS = 8        # packets between the one that is followed and the prefetched one
+    # Packets between the one that is followed and the one whose bytes are prefetched, that whose
+    # place in the hash table is, and that whose connection is.
+    PREFETCH_PACKETS = 8        # a power of 2
+    PREFETCH_SLOTS = 4
+    PREFETCH_CONNECTIONS = 2
+    RING = PREFETCH_PACKETS - 1
 
 
 cdef class Assembler:
@@ -188,7 +194,9 @@ cdef class Assembler:
         cdef const uint64_t[:, ::1] pairs
         cdef const Packet* packet
         cdef const Readable* readable
-        cdef Py_ssize_t i, n = len(rows)
+        cdef const uint8_t* start
+        cdef Endpoints ends[PREFETCH_PACKETS]   # those of packet i are at i & RING
+        cdef Py_ssize_t i, ahead, n = len(rows)
         if rows.dtype != PACKET:
             raise TypeError("connections are followed through rows of pcap.packets")
         if not n:
@@ -200,22 +208,29 @@ cdef class Assembler:
         readable = <const Readable*>&pairs[0, 0]
         packet = <const Packet*>&view[0]
         with nogil:
-            for i in range(n):
-                if i + PREFETCH_PACKETS < n:
+            for ahead in range(n + PREFETCH_PACKETS):
+                if ahead < n:
                     # The addresses are in these bytes.
-                    prefetch(readable[packet[i + PREFETCH_PACKETS].head.buffer].at
-                             + packet[i + PREFETCH_PACKETS].head.start + 32)
+                    prefetch(find_start(&packet[ahead], readable) + 32)
+                i = ahead - (PREFETCH_PACKETS - PREFETCH_SLOTS)
+                if 0 <= i < n and is_followed(&packet[i]):
+                    seek_endpoints(&ends[i & RING], &self.connections, &packet[i],
+                                   find_start(&packet[i], readable))
+                i = ahead - (PREFETCH_PACKETS - PREFETCH_CONNECTIONS)
+                if 0 <= i < n and is_followed(&packet[i]):
+                    prefetch_connection(&self.connections, &ends[i & RING])
+                i = ahead - PREFETCH_PACKETS
+                if i < 0:
+                    continue
+                start = find_start(&packet[i], readable)
                 self.packets += 1
                 self.nodes.allowed_steps += STEPS_PER_PACKET
                 self.begin_packet(self.packets, packet[i].time)
                 advance_clock(&self.clock, &self.connections, packet[i].time)
-                if packet[i].head.fault:
-                    pass
-                elif packet[i].head.kind == TCP:
-                    self.follow(&packet[i], readable[packet[i].head.buffer].at, <int32_t>i)
-                elif packet[i].head.kind == FRAGMENT:
-                    self.follow_fragment(&packet[i], readable[packet[i].head.buffer].at,
-                                         <int32_t>i)
+                if is_followed(&packet[i]):
+                    self.follow(&packet[i], start, &ends[i & RING], <int32_t>i)
+                elif packet[i].head.kind == FRAGMENT and not packet[i].head.fault:
+                    self.follow_fragment(&packet[i], start, <int32_t>i)
                 if self.releases:
                     self.release_old()
                 if self.out_of_memory or self.nodes.out_of_memory:
@@ -621,49 +636,45 @@ cdef class Assembler:
             free(<void*><size_t>self.wholes.at[i])
         self.wholes.count = 0
 
-    cdef void follow_fragment(self, const Packet* packet, const uint8_t* base,
+    cdef void follow_fragment(self, const Packet* packet, const uint8_t* start,
                               int32_t row) noexcept nogil:
         # Hold a fragment. Follow the packet of TCP that it completes.
         cdef Datagram* datagram
+        cdef Endpoints ends
         cdef Packet whole
         cdef uint8_t* data
         if not has_places(packet):
             return
-        datagram = add_fragment(&self.fragments, packet, base + packet.head.start,
-                                self.progress.time)
+        datagram = add_fragment(&self.fragments, packet, start, self.progress.time)
         self.out_of_memory |= self.fragments.out_of_memory
         if datagram is NULL:
             return
         whole = packet[0]
         data = take_datagram(&self.fragments, datagram, &whole, self.progress.time)
         if (read_datagram(&whole, data, data + ENDS, datagram.size) != OK
-                or whole.head.kind != TCP):
+                or not is_followed(&whole)):
             free(data)
             return
         if not push(&self.wholes, <int64_t><size_t>data):
             self.out_of_memory = True
             free(data)
             return
-        self.follow(&whole, data, row)
+        seek_endpoints(&ends, &self.connections, &whole, data + whole.head.start)
+        self.follow(&whole, data + whole.head.start, &ends, row)
 
-    cdef void follow(self, const Packet* packet, const uint8_t* base, int32_t row) noexcept nogil:
-        # Follow one packet of TCP, if its addresses are inside it.
-        cdef const uint8_t* start = base + packet.head.start
+    cdef void follow(self, const Packet* packet, const uint8_t* start, const Endpoints* ends,
+                     int32_t row) noexcept nogil:
+        # Follow one packet of TCP. start: its bytes. row: its number in the table of packets.
         cdef Connection* connection
-        cdef Key key
-        cdef int source
-        cdef int64_t place
-        if not has_places(packet):
-            return
-        source = make_key(&key, packet, start)
-        place = find_connection(&self.connections, &key)
+        cdef int source = ends.source
+        cdef int64_t place = find_connection(&self.connections, ends)
         if place >= 0 and begins_again(&self.connections.at[place], packet, source):
             hide_connection(&self.connections, place)
             if self.releases:
                 refresh(&self.connections, place, ENDED, &self.clock, self.packets)
             place = -1
         if place < 0:
-            place = add_connection(&self.connections, &key, packet, source, row)
+            place = add_connection(&self.connections, ends, packet, row)
             if place < 0:
                 self.out_of_memory = True
                 return
@@ -775,6 +786,16 @@ cpdef inline bint is_much_new(uint64_t ready, uint64_t emitted) noexcept nogil:
     ready: all bytes. emitted: those that were given before.
     """
     return ready <= SMALL or ready - emitted >= emitted // AGAIN
+
+
+cdef inline const uint8_t* find_start(const Packet* packet, const Readable* readable) noexcept nogil:
+    # Return the address of the first byte of a packet.
+    return readable[packet.head.buffer].at + packet.head.start
+
+
+cdef inline bint is_followed(const Packet* packet) noexcept nogil:
+    # Return whether a packet is one of TCP, whose addresses are inside it.
+    return packet.head.kind == TCP and not packet.head.fault and has_places(packet)
 
 
 cdef inline bint has_places(const Packet* packet) noexcept nogil:

@@ -3,6 +3,7 @@
 from libc.stdint cimport int32_t, int64_t, uint8_t, uint16_t, uint32_t, uint64_t
 from libc.stdlib cimport free, malloc, realloc
 from libc.string cimport memcmp, memcpy, memset
+from wirescan.core cimport prefetch
 from wirescan.pcap.rows cimport Packet
 from wirescan.pcap.tcp_connection cimport (
     ACK, ADDRESS, COMPLETE, CURRENT, Connection, FIN, FREE, Key, NONE, OPEN, RESET, RST, SYN, Side)
@@ -29,6 +30,12 @@ cdef struct ConnectionTable:
     int32_t* slots
     size_t slot_count
     uint64_t seed
+
+# The endpoints of a packet.
+cdef struct Endpoints:
+    Key key
+    uint64_t hash               # of the key
+    int source                  # which of them sent the packet, 0 or 1
 
 
 cdef inline bint create_table(ConnectionTable* table, uint64_t seed) noexcept nogil:
@@ -88,11 +95,32 @@ cdef inline int make_key(Key* key, const Packet* packet, const uint8_t* start) n
     return side
 
 
-cdef inline int64_t find_connection(const ConnectionTable* table, const Key* key) noexcept nogil:
+cdef inline void seek_endpoints(Endpoints* ends, const ConnectionTable* table, const Packet* packet,
+                                const uint8_t* start) noexcept nogil:
+    # Find the endpoints of a packet, and prefetch the slot of their connection.
+    ends.source = make_key(&ends.key, packet, start)
+    ends.hash = hash_key(&ends.key, table.seed)
+    prefetch(<const uint8_t*>find_slot(table, ends.hash))
+
+
+cdef inline void prefetch_connection(const ConnectionTable* table,
+                                     const Endpoints* ends) noexcept nogil:
+    # Prefetch the connection that is probably that of these endpoints.
+    cdef int32_t i = find_slot(table, ends.hash)[0]
+    if i >= 0:
+        prefetch(<const uint8_t*>&table.at[i])
+
+
+cdef inline int32_t* find_slot(const ConnectionTable* table, uint64_t hash) noexcept nogil:
+    return &table.slots[hash & (table.slot_count - 1)]
+
+
+cdef inline int64_t find_connection(const ConnectionTable* table,
+                                    const Endpoints* ends) noexcept nogil:
     # Return the place of the latest connection of these endpoints, or -1.
-    cdef int32_t i = table.slots[hash_key(key, table.seed) & (table.slot_count - 1)]
+    cdef int32_t i = find_slot(table, ends.hash)[0]
     while i >= 0:
-        if memcmp(&table.at[i].key, key, sizeof(Key)) == 0:
+        if memcmp(&table.at[i].key, &ends.key, sizeof(Key)) == 0:
             return i
         i = table.at[i].next
     return -1
@@ -105,24 +133,24 @@ cdef inline void hide_connection(ConnectionTable* table, int64_t place) noexcept
     if not connection.is_findable:
         return
     connection.is_findable = False
-    link = &table.slots[hash_key(&connection.key, table.seed) & (table.slot_count - 1)]
+    link = find_slot(table, hash_key(&connection.key, table.seed))
     while link[0] != <int32_t>place:
         link = &table.at[link[0]].next
     link[0] = connection.next
 
 
-cdef inline int64_t add_connection(ConnectionTable* table, const Key* key, const Packet* packet,
-                                   int source, int32_t row) noexcept nogil:
+cdef inline int64_t add_connection(ConnectionTable* table, const Endpoints* ends,
+                                   const Packet* packet, int32_t row) noexcept nogil:
     # Add a connection, which begins with this packet. Return its place, or -1 for no memory.
     cdef Connection* connection
     cdef uint16_t syn = packet.flags & (SYN | ACK)
-    cdef int side
+    cdef int side, source = ends.source
     cdef int32_t place = reserve_connection(table)
     if place == NONE:
         return -1
     connection = &table.at[place]
     memset(connection, 0, sizeof(Connection))
-    connection.key = key[0]
+    connection.key = ends.key
     connection.number = table.begun
     connection.time = connection.time_end = packet.time
     connection.handshake = -1
@@ -137,9 +165,9 @@ cdef inline int64_t add_connection(ConnectionTable* table, const Key* key, const
         connection.syn_sequence = packet.sequence
     elif syn == SYN | ACK:
         connection.client = 1 - source
-    elif key.port[0] != key.port[1]:
+    elif ends.key.port[0] != ends.key.port[1]:
         # Servers listen on low ports.
-        connection.client = 0 if key.port[0] > key.port[1] else 1
+        connection.client = 0 if ends.key.port[0] > ends.key.port[1] else 1
     else:
         connection.client = source
     for side in range(2):
@@ -147,17 +175,17 @@ cdef inline int64_t add_connection(ConnectionTable* table, const Key* key, const
         connection.side[side].held = connection.side[side].held_last = NONE
     table.begun += 1
     table.held += 1
-    show_connection(table, place)
+    show_connection(table, place, ends.hash)
     return place
 
 
-cdef inline void show_connection(ConnectionTable* table, int32_t place) noexcept nogil:
-    # Add a connection to the hash table.
-    cdef Connection* connection = &table.at[place]
-    cdef size_t slot = hash_key(&connection.key, table.seed) & (table.slot_count - 1)
-    connection.is_findable = True
-    connection.next = table.slots[slot]
-    table.slots[slot] = place
+cdef inline void show_connection(ConnectionTable* table, int32_t place,
+                                 uint64_t hash) noexcept nogil:
+    # Add a connection to the hash table. hash: that of its endpoints.
+    cdef int32_t* slot = find_slot(table, hash)
+    table.at[place].is_findable = True
+    table.at[place].next = slot[0]
+    slot[0] = place
 
 
 cdef inline int32_t reserve_connection(ConnectionTable* table) noexcept nogil:
@@ -177,7 +205,8 @@ cdef inline int32_t reserve_connection(ConnectionTable* table) noexcept nogil:
             return NONE
         table.at = <Connection*>memory
         table.capacity = capacity
-    if table.count == table.slot_count:
+    # With two slots for a connection, few packets meet another connection in theirs.
+    if 2 * table.count >= table.slot_count:
         memory = realloc(table.slots, 4 * table.slot_count * sizeof(int32_t))
         if memory is NULL:
             return NONE
@@ -186,7 +215,7 @@ cdef inline int32_t reserve_connection(ConnectionTable* table) noexcept nogil:
         memset(table.slots, 0xFF, table.slot_count * sizeof(int32_t))
         for i in range(table.count):
             if table.at[i].is_findable:
-                show_connection(table, <int32_t>i)
+                show_connection(table, <int32_t>i, hash_key(&table.at[i].key, table.seed))
     table.count += 1
     return <int32_t>(table.count - 1)
 

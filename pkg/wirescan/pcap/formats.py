@@ -17,7 +17,7 @@ from weakref import ref
 
 import numpy as np
 
-from wirescan.core.row_arrays import select_rows
+from wirescan.core.row_arrays import keep_rows
 from wirescan.files.whole_source import scan_source
 from wirescan.frames.columns import Column
 from wirescan.frames.errors import enforce_mode, raise_if_row_limit, resolve_mode
@@ -196,8 +196,8 @@ def streams(
     numbers = np.full(int(largest) + 1, -1, np.int64)
     numbers[flows["connection"]] = np.arange(len(flows))
     parents = numbers[found["connection"]][rows["parent"]]
-    rows = select_rows(rows, parents >= 0)
-    rows["parent"] = parents[parents >= 0]
+    rows["parent"] = parents
+    rows = keep_rows(rows, parents >= 0)
     return make_streams(flows, rows, block, segments, errors)
 
 

@@ -105,29 +105,28 @@ class GapScanner:
 
         rows: the frames, all good. chosen: the rows of streams.
         """
-        parts = select_rows(streams.rows, chosen)
         candidates = np.zeros(len(chosen), CANDIDATE)
-        candidates["start"] = parts["start"]
-        candidates["stop"] = parts["start"] + parts["size"]
+        starts = candidates["start"] = streams.rows["start"][chosen]
+        candidates["stop"] = starts + streams.rows["size"][chosen]
         candidates["parent"] = chosen
-        candidates["buffer"] = parts["buffer"]
+        buffers = candidates["buffer"] = streams.rows["buffer"][chosen]
         packets = {}
         is_packet = np.zeros(len(chosen), bool)
-        for buffer in np.unique(parts["buffer"]).tolist():
-            packets[buffer] = starts = _list_packet_starts(streams, buffer)
-            places = np.minimum(np.searchsorted(starts, parts["start"]), len(starts) - 1)
-            is_packet |= (parts["buffer"] == buffer) & (starts[places] == parts["start"])
+        for buffer in np.unique(buffers).tolist():
+            packets[buffer] = packet_starts = _list_packet_starts(streams, buffer)
+            places = np.minimum(np.searchsorted(packet_starts, starts), len(packet_starts) - 1)
+            is_packet |= (buffers == buffer) & (packet_starts[places] == starts)
         numbers = np.full(len(streams), -1, np.int64)
         numbers[chosen] = np.arange(len(chosen))
-        ranks = np.arange(len(rows)) - np.searchsorted(rows["parent"], rows["parent"])
-        rows = select_rows(rows, (ranks < WEIGHED) & (numbers[rows["parent"]] >= 0))
-        ranks = np.arange(len(rows)) - np.searchsorted(rows["parent"], rows["parent"])
         numbers = numbers[rows["parent"]]
-        ends = rows["start"] + rows["size"] - candidates["start"][numbers]
+        ranks = _rank_in_parent(rows["parent"])
+        ends = rows["start"] + rows["size"] - starts[numbers]
         counts = (ends <= WINDOW) | (ranks == 0) & (ends <= self._candidate_limits.frame)
-        rows = select_rows(rows, counts)
-        rows["parent"] = numbers[counts]
-        return is_packet & (self._sum_bits(streams, packets, candidates, rows) >= NEEDED)
+        counts &= (ranks < WEIGHED) & (numbers >= 0)
+        rows = keep_rows(rows, counts)
+        numbers = numbers[counts]
+        bits = self._sum_bits(streams, packets, candidates, rows, numbers)
+        return is_packet & (bits >= NEEDED)
 
     def _read(
         self, streams: FrameTable, spans: StreamSpans, chosen: np.ndarray, *, is_last: bool
@@ -199,7 +198,10 @@ class GapScanner:
         ]
         if large:
             rows = join_rows([rows, *large])
-        verdicts[self._sum_bits(streams, packets, candidates, rows) >= NEEDED] = PLAUSIBLE
+        numbers = rows["parent"].copy()
+        rows["parent"] = candidates["parent"][numbers]
+        bits = self._sum_bits(streams, packets, candidates, rows, numbers)
+        verdicts[bits >= NEEDED] = PLAUSIBLE
         return verdicts
 
     def _scan_candidates(
@@ -261,15 +263,14 @@ class GapScanner:
         packets: dict[int, np.ndarray],
         candidates: np.ndarray,
         rows: np.ndarray,
+        numbers: np.ndarray,
     ) -> np.ndarray:
         """Return the bits of each candidate: float64.
 
-        rows: the good frames that count. Their `parent` is the candidate.
+        rows: the good frames that count. numbers: the candidate of each of them.
         """
         if not len(rows):
             return np.zeros(len(candidates))
-        numbers = rows["parent"].copy()
-        rows["parent"] = candidates["parent"][numbers]
         table = FrameTable(
             streams.buffers, rows, (), self._format, streams, (), self._check, "mark"
         )
@@ -488,6 +489,14 @@ def _make_spans(
     spans["fault"] = np.where(states == AT_FRAME, NO_FAULT, states)
     spans["is_last"] = is_last
     return spans
+
+
+def _rank_in_parent(parents: np.ndarray) -> np.ndarray:
+    """Return how many rows before each one have the same parent: int64. parents: ascending."""
+    places = np.arange(len(parents))
+    begins = np.append(True, parents[1:] != parents[:-1])[: len(parents)]
+    ranks: np.ndarray = places - np.maximum.accumulate(np.where(begins, places, 0))
+    return ranks
 
 
 def _list_packet_starts(streams: FrameTable, buffer: int) -> np.ndarray:
