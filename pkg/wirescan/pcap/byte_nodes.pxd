@@ -9,6 +9,8 @@
 from libc.stdint cimport int32_t, int64_t, uint8_t, uint32_t, uint64_t
 from libc.stdlib cimport free, malloc, realloc
 from libc.string cimport memcpy
+from wirescan.core cimport prefetch
+from wirescan.pcap.block cimport CACHE_LINE
 from wirescan.pcap.number_list cimport NumberList, push
 from wirescan.pcap.rows cimport Packet
 from wirescan.pcap.tcp_connection cimport NONE, Node, Side
@@ -17,6 +19,7 @@ cdef enum:
     STEPS_PER_PACKET = 64       # steps to the places of held nodes that each packet allows
     FREE_STEPS = 1 << 20
     MOST_NODES = 0x7FFFFFF0
+    PREFETCH_NODES = 8          # nodes between the one that is copied and the prefetched one
     NODE_COST = 64              # bytes that a node with a copy takes besides those of the copy
 
 cdef struct NodeArena:
@@ -52,6 +55,12 @@ cdef inline bint has_room(const NodeArena* nodes, const Side* side, uint64_t sto
             <= nodes.held_limit)
 
 
+cdef inline void prefetch_node(const NodeArena* nodes, int32_t i) noexcept nogil:
+    # Free nodes are anywhere in memory.
+    prefetch(<const uint8_t*>&nodes.at[i])
+    prefetch(<const uint8_t*>&nodes.at[i] + CACHE_LINE)
+
+
 cdef inline int32_t make_node(NodeArena* nodes, const Packet* packet, int64_t number,
                               const uint8_t* data, uint64_t position,
                               uint32_t size) noexcept nogil:
@@ -61,6 +70,7 @@ cdef inline int32_t make_node(NodeArena* nodes, const Packet* packet, int64_t nu
     cdef int64_t capacity
     if i != NONE:
         nodes.free_node = nodes.at[i].next
+        prefetch_node(nodes, nodes.free_node)
     else:
         if nodes.count == nodes.capacity:
             capacity = <int64_t>nodes.capacity + nodes.capacity // 2 + 256
@@ -255,6 +265,8 @@ cdef inline bint own_borrowed(NodeArena* nodes) noexcept nogil:
     cdef Node* node
     cdef char* copy
     for i in range(nodes.borrowed.count):
+        if i + PREFETCH_NODES < nodes.borrowed.count:
+            prefetch_node(nodes, <int32_t>nodes.borrowed.at[i + PREFETCH_NODES])
         node = &nodes.at[<int32_t>nodes.borrowed.at[i]]
         if node.size == 0 or node.owned is not NULL:
             continue

@@ -401,7 +401,7 @@ class AnswerScanner:
         questions = np.zeros(int(is_known.sum()), QUESTION)
         questions["start"] = rows["start"][is_known]
         questions["time"] = sent["time_end"][labelled.asked[is_known]]
-        questions.sort(order="start")
+        questions = select_rows(questions, np.argsort(questions["start"], kind="stable"))
         buffers = (*answers.buffers, view_of(questions.view(np.uint8)))
         return new, replace(answers, rows=rows, buffers=buffers), done
 

@@ -18,6 +18,7 @@ from wirescan.pcap.sent_frames import SENT
 WAITING = 1000  # frames of a connection that wait
 ALL_WAITING = 100_000  # frames of all connections that wait
 WAITING_BYTES = 64 << 20  # bytes of all of them
+MERGED = 4  # chunks that become one
 FRAME = np.dtype([*HEAD.descr, ("frame_at", "u4"), ("frame_size", "i4")])
 
 
@@ -50,9 +51,10 @@ class _Chunk:
 class WaitingFrames:
     """Frames of one format that wait for their answers.
 
-    A chunk is merged with the one before it when that one has no more frames, and copied when most
-    of its frames have answers. So there are few chunks, and each frame without an answer is copied
-    a logarithmic number of times. Taking the frames of some connections costs no work for others.
+    The last chunks become one when the first of them has no more frames than the others together. A
+    chunk is copied when most of its frames have answers. So there are few chunks, and each frame
+    without an answer is copied a logarithmic number of times. Taking the frames of some connections
+    costs no work for others.
 
     empty: a table of the format without rows. discards: whether `add` discards the oldest frames
     beyond the limits.
@@ -83,8 +85,8 @@ class WaitingFrames:
         """
         if len(table):
             self._append(table, sent, sizes)
-            while len(self._chunks) > 1 and len(self._chunks[-2]) <= len(self._chunks[-1]):
-                self._merge(self._chunks[-2:])
+            while self._has_small_chunks():
+                self._merge(self._chunks[-MERGED:])
         if self._discards and (len(self) > 2 * ALL_WAITING or self.held_bytes > 2 * WAITING_BYTES):
             self._discard_oldest()
 
@@ -113,6 +115,11 @@ class WaitingFrames:
     def forget(self, connections: np.ndarray) -> None:
         """Forget the frames of connections. connections: their numbers, int64."""
         self.take(np.unique(connections))
+
+    def _has_small_chunks(self) -> bool:
+        """Return whether the last chunks become one."""
+        first, *others = map(len, self._chunks[-MERGED:])
+        return len(others) == MERGED - 1 and first <= sum(others)
 
     def _append(self, table: FrameTable, sent: np.ndarray, sizes: np.ndarray) -> None:
         order = np.argsort(sent["connection"], kind="stable")
