@@ -15,11 +15,10 @@ from wirescan.core.shares cimport Share, run_shares
 from wirescan.core.parallel import choose_threads, cut_evenly
 from wirescan.core.rows import addresses
 
-# Rows that are allocated first, and in a buffer of few bytes a row for so many of them. After that,
-# the number of rows per byte so far decides.
+# Rows that are allocated first. After that, the number of rows per byte so far decides.
 FIRST_ROWS = 256
 cdef enum:
-    FEWEST_ROWS = 8
+    FEWEST_ROWS = 4
     BYTES_PER_FIRST_ROW = 16
     SMALLEST_CHILD = 2      # bytes of a frame inside another one, at least
     SMALL = 1024            # bytes of a buffer; fewer are scanned with the GIL
@@ -207,8 +206,8 @@ def find_ranges(spans, Py_ssize_t count):
 
 cdef inline size_t estimate_rows(size_t size) noexcept:
     # Return how many rows to allocate first for a buffer of `size` bytes. A table of a small buffer
-    # may be kept for long, so its rows take little memory.
-    return min(<size_t>FIRST_ROWS, FEWEST_ROWS + size // BYTES_PER_FIRST_ROW)
+    # may be kept for long, so its rows take little memory. And malloc is fast up to 1 KiB.
+    return min(<size_t>FIRST_ROWS, FEWEST_ROWS + size // (2 * BYTES_PER_FIRST_ROW))
 
 
 cdef object from_buffer = np.frombuffer

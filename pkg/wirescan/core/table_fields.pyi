@@ -1,6 +1,10 @@
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
+
+_Triple = TypeVar("_Triple", bound=tuple[Any, Any, Any])
+
+def make_triple(kind: type[_Triple], first: Any, second: Any, third: Any) -> _Triple: ...
 
 class TableFields:
     def __init__(

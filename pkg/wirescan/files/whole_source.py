@@ -11,12 +11,13 @@ import numpy as np
 from wirescan.core.fault import Fault
 from wirescan.core.loop import spans
 from wirescan.core.parallel import choose_threads, cut_evenly, run_each
+from wirescan.core.table_fields import make_triple
 from wirescan.files.capture_mark import explain_source
 from wirescan.files.source import BUFFERS, open, view_of
 from wirescan.frames.errors import MODES, FrameError, check_mode, enforce_mode
 from wirescan.frames.format import Format, Parser
 from wirescan.frames.limits import Limits
-from wirescan.frames.table import FrameTable, join, make_empty, make_stop
+from wirescan.frames.table import FrameTable, Stop, join, make_empty
 
 LEAST_VERIFIED = 16 << 20  # bytes to verify; a smaller share is not worth a thread
 TINY = 256  # bytes of a buffer; the scan of fewer takes little longer than to choose threads
@@ -84,7 +85,7 @@ def _scan_buffer(
         parser = format.parser
         scan = parser.scan
         assert scan is not None  # every outermost format has one
-        if check and len(buffer) >= TINY and parser.verify is not None and into is None:
+        if check and parser.verify is not None and into is None and len(buffer) >= TINY:
             threads = choose_threads(len(buffer), LEAST_VERIFIED)
             if threads > 1:
                 scanned = _scan_good_frames(buffer, parser, limits, threads)
@@ -95,7 +96,7 @@ def _scan_buffer(
         else:
             scanned = scan(buffer, check=check, resync=resync, limits=limits, into=into)
     rows, bad, fault, position = scanned
-    stops = (make_stop((fault, position, 0)),)
+    stops = (make_triple(Stop, fault, position, 0),)
     table = FrameTable((buffer,), rows, stops, format, None, (), check, errors)
     if bad or fault:
         try:
@@ -127,7 +128,7 @@ def scan_carried(
         outer.buffers, sets, check=check, resync=errors != "strict", limits=limits
     )
     stops = tuple(
-        make_stop((int(faults[i]), int(positions[i]), int(sets["buffer"][i])))
+        Stop(int(faults[i]), int(positions[i]), int(sets["buffer"][i]))
         for i in np.flatnonzero(faults)
     )
     return enforce_mode(

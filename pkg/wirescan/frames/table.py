@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import partial
 from typing import Any, NamedTuple, cast, overload
 
 import numpy as np
@@ -57,10 +56,6 @@ class Stop(NamedTuple):
     fault: int
     offset: int
     buffer: int = 0
-
-
-# Makes a Stop from a tuple of its three values, in less than half the time of the class.
-make_stop: Callable[[tuple[int, int, int]], Stop] = partial(tuple.__new__, Stop)
 
 
 class Row:

@@ -99,14 +99,16 @@ def scan(
     Format: Liftbridge documentation, "Envelope Protocol".
     """
     errors = resolve_mode(errors, source, limits)
-    if bare not in (None, Kind.PUBLISH, Kind.ACK):
-        raise ValueError(f"bare must be Kind.PUBLISH or Kind.ACK, not {bare!r}")
-    kind = ANY_KIND if bare is None else int(bare)
+    kind = ANY_KIND
+    if bare is not None:
+        if bare not in (Kind.PUBLISH, Kind.ACK):
+            raise ValueError(f"bare must be Kind.PUBLISH or Kind.ACK, not {bare!r}")
+        kind = int(bare)
     if type(source) is bytes and len(source) <= LONGEST:
         # One small value, for which spans cost more than the scan.
         rows, bad = scan_value(source, check=check, bare=kind, limits=limits)
-        table = FrameTable((memoryview(source),), rows, (), ENVELOPES, None, (), check)
-        return enforce_mode(table, errors, bad)
+        table = FrameTable((memoryview(source),), rows, (), ENVELOPES, None, (), check, errors)
+        return enforce_mode(table, errors, bad) if bad else table
     buffers, values, outer = open_payload_source(source)
     rows, bad, fault = scan_values(buffers, values, check=check, bare=kind, limits=limits)
     table = FrameTable(buffers, rows, (), ENVELOPES, outer, checked=check)
