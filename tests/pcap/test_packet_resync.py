@@ -2,6 +2,7 @@
 
 import random
 import struct
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -11,7 +12,9 @@ from tests.support.captured_conversations import CLIENT, INFO, SERVER, publish
 from tests.support.paths import CORPUS
 from tests.support.simulated_capture import Connection, SimulatedCapture
 from wirescan import Fault, FrameError, Limits, kafka, lumberjack, nats, pcap
+from wirescan.frames.registry import format_of
 from wirescan.pcap import packet_resync
+from wirescan.pcap.packet_resync import NEEDED, WEIGHED
 from wirescan.reading.chunked import iter_tables
 from wirescan.testing.cost import assert_linear
 
@@ -427,6 +430,27 @@ def test_streams_that_begin_with_a_frame_are_not_searched(format, monkeypatch):
     monkeypatch.setattr(packet_resync.GapScanner, "scan", None)
     table = wirescan.scan(capture.to_pcap(), format)
     assert table["size"].tolist() == [len(frame) for frame in frames]
+
+
+@pytest.mark.parametrize("chosen", [[0], [1], [0, 1]])
+def test_only_first_frames_of_the_same_stream_are_weighed(chosen):
+    """A frame counts one bit here, and 16 bits more if it ends with its packet."""
+    capture = SimulatedCapture()
+    for number, count in enumerate((3 * NEEDED, WEIGHED)):
+        connection = Connection((CLIENT[0], CLIENT[1] + number), (SERVER, 4222))
+        capture.connect(connection)
+        capture.send(connection, 0, b"PING\r\n" * count)
+    streams = wirescan.scan(capture.to_pcap(), "pcap.streams")
+    format = format_of("nats.messages")
+    conversation = replace(
+        format.conversation, weigh_after_gap=lambda messages: np.ones(len(messages))
+    )
+    scanner = packet_resync.GapScanner(
+        replace(format, conversation=conversation), check=True, limits=Limits()
+    )
+    rows = pcap.frames(streams, "nats.messages").rows
+    begin = scanner.begin_with_frames(streams, rows, np.array(chosen))
+    assert begin.tolist() == [number == 1 for number in chosen]
 
 
 @pytest.mark.parametrize("format", ["kafka.requests", "kafka.responses", "nats.messages"])

@@ -141,6 +141,15 @@ def test_latency_is_the_time_from_the_request_to_the_response(tmp_path):
     assert sorted(found) == sorted(responses["latency"].tolist())
 
 
+def test_streams_in_another_order_have_the_same_latencies():
+    pairs, port, _ = CASES["kafka.requests"]
+    streams = wirescan.scan(simulate(pairs[:3], port).to_pcap(), "pcap.streams")
+    responses = pcap.frames(streams, "kafka.responses", errors="mark")
+    others = pcap.frames(streams[::-1], "kafka.responses", errors="mark")
+    assert (responses["latency"] > 0).any()
+    assert sorted(others["latency"].tolist()) == sorted(responses["latency"].tolist())
+
+
 def test_a_response_that_another_one_passed_over_has_its_request(tmp_path):
     """In pieces too: the request waits although a later one is answered."""
     turns = [(0, kafka.encode_request("ApiVersions", 0, correlation_id=n)) for n in (1, 2)]
