@@ -10,9 +10,10 @@ import pytest
 import wirescan
 from wirescan import Fault, FrameError, FrameTable, Limits, join, kafka
 from wirescan.core.loop import HEAD, spans
+from wirescan.core.stop import Stop
 from wirescan.frames.columns import list_places
 from wirescan.frames.errors import HARD, MEANING, MODES, make_frame_error
-from wirescan.frames.table import Row, Stop, make_empty
+from wirescan.frames.table import Row, make_empty
 from wirescan.kafka import Record, encode_batch, encode_message_set
 from wirescan.reading import filters
 from wirescan.reading.chunked import iter_tables
@@ -156,6 +157,9 @@ def test_frame_and_payload_are_views(batches, records):
 def test_stop_tail_and_consumed():
     table = kafka.scan(RAW + FIRST[:40])
     assert table.stop == (Fault.SHORT, len(RAW), 0) == table.stops[0]
+    copied = dataclasses.replace(table)
+    assert [type(stop) for stop in (*table.stops, *copied.stops)] == [Stop, Stop]
+    assert hash(table.stop) == hash(Stop(*table.stop))
     assert table.consumed == len(RAW) and table.tail == FIRST[:40]
     assert table.tail.obj is table.buffers[0].obj
     whole = kafka.scan(RAW)

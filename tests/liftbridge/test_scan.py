@@ -281,6 +281,7 @@ def test_a_value_alone_is_scanned_as_in_a_list(check, bare):
         listed = liftbridge.scan([value], **options)
         assert table.rows.tolist() == listed.rows.tolist()
         assert table.buffers == listed.buffers and table.checked == listed.checked
+        assert table.errors == listed.errors == "mark"
         if table.bad.any():
             messages = set()
             for source in (value, [value]):

@@ -2,6 +2,7 @@
 
 import itertools
 import random
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -245,6 +246,16 @@ def test_missing_fragments_are_lost_bytes(caplog):
     for format in ("pcap.flows", "nats.messages?capture=true"):
         list(iter_tables(capture.to_pcap(), format=format, errors="mark"))
     assert caplog.text.count("incomplete") == 2
+
+
+@pytest.mark.parametrize("part", [0, 1])
+def test_a_fragment_with_a_fault_is_missing(part):
+    parts = cut_packet(make_segment(b"x" * 100), 1, [40])
+    packets = pcap.packets(pcap.scan(pcap.encode_pcap([(EPOCH, data) for data in parts])))
+    assert len(pcap.flows(packets)) == 1
+    rows = packets.rows.copy()
+    rows["fault"][part] = Fault.BAD_CHECKSUM
+    assert len(pcap.flows(replace(packets, rows=rows, errors="mark"))) == 0
 
 
 @pytest.mark.parametrize("part", [0, 1])

@@ -18,7 +18,9 @@ from tests.support.simulated_capture import (
     SimulatedCapture,
 )
 from wirescan import Fault, FrameError, Limits, kafka, pcap
+from wirescan.core.row_arrays import join_rows
 from wirescan.frames.registry import format_of
+from wirescan.frames.table import join
 from wirescan.pcap.assembler import Assembler
 from wirescan.pcap.sent_frames import SENT
 from wirescan.pcap.waiting_frames import WaitingFrames, copy_frames
@@ -580,7 +582,7 @@ def test_frames_that_wait_for_answers_are_bounded(monkeypatch):
 
 
 def test_frames_that_wait_for_answers_are_copied_seldom(monkeypatch):
-    """One answer comes, to the last of 40 chunks."""
+    """One answer comes, to the last of 400 chunks."""
     copied = []
     monkeypatch.setattr(
         "wirescan.pcap.waiting_frames.copy_frames",
@@ -591,13 +593,13 @@ def test_frames_that_wait_for_answers_are_copied_seldom(monkeypatch):
     reader = make_reader("kafka.responses")
     capture, connection = SimulatedCapture(), make_connection(1)
     capture.connect(connection)
-    for _ in range(40):
+    for _ in range(400):
         capture.send(connection, 0, API_VERSIONS)
     capture.send(connection, 1, RESPONSE)
     blocks = pcap.scan(capture.to_pcap())
     found = [len(reader.feed(blocks[i : i + 2])) for i in range(0, len(blocks), 2)]
     assert sum(found) == 1
-    assert sum(copied) <= 40 * 8  # with a copy of all in each chunk: 820
+    assert sum(copied) <= 400 * 8  # with a copy of all in every third chunk: 13,798
 
 
 @pytest.mark.parametrize("name", ["kafka.responses", "kafka.exchanges"])
@@ -673,9 +675,50 @@ def test_frames_that_wait_are_in_few_buffers():
         sent["packet"] = number
         waiting.add(table, sent, sizes)
     taken, sent = waiting.take()
-    assert len(taken.buffers) <= 16
+    assert len(taken.buffers) <= 11
     assert sent["packet"].tolist() == list(range(1000))
     assert [bytes(taken.frame(i)) for i in range(1000)] == [API_VERSIONS] * 1000
+
+
+def test_frames_that_wait_on_keep_nothing_of_former_buffers():
+    """What they kept doubled in each piece, until a capture in 120 pieces took all memory."""
+    table = kafka.requests(API_VERSIONS)
+    waiting = WaitingFrames(table[:0])
+    for connection in range(10):
+        taken, sent = waiting.take()
+        new = np.zeros(1, SENT)
+        new["connection"] = connection
+        frames = join([taken, table])
+        waiting.add(frames, join_rows([sent, new]), frames["size"].astype(np.int64))
+    taken, sent = waiting.take()
+    assert sent["connection"].tolist() == list(range(10))
+    assert len(taken.buffers) <= 2
+    assert len(taken.origins) == len(taken.buffers)
+    assert len(taken.stops) <= len(taken.buffers)
+
+
+@pytest.mark.parametrize("name", ["kafka.responses", "kafka.exchanges"])
+def test_requests_of_two_connections_by_turns_wait_in_few_buffers(name):
+    capture = SimulatedCapture()
+    connections = [make_connection(number) for number in range(2)]
+    for connection in connections:
+        capture.connect(connection)
+    for number in range(400):
+        turn, place = divmod(number, 8)
+        connection = connections[place // 4]
+        order = 4 * turn + place % 4
+        capture.send(connection, 0, struct.pack(">Ihhih", 10, 18, 0, order, -1))
+        if order > 8:
+            capture.send(connection, 1, struct.pack(">Iih", 6, order - 8, 0))
+    spec = "kafka.responses?capture=true" if name == "kafka.responses" else name
+    reader = format_of(spec).make_reader(errors="strict", check=True, limits=Limits())
+    blocks = pcap.scan(capture.to_pcap())
+    waiting = get_scanner(reader)._waiting
+    for first in range(0, len(blocks), 30):
+        reader.feed(blocks[first : first + 30])
+        for chunk in waiting._chunks:
+            assert len(chunk.table.buffers) == 1
+            assert len(chunk.table.origins) <= 1
 
 
 @pytest.mark.parametrize(("acks", "waiting"), [(0, 0), (-1, 1)])

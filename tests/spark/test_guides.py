@@ -1,7 +1,7 @@
 """Runs the commands of docs/spark.md.
 
-They run on one machine and on a standalone cluster with a packed environment. Those for YARN and
-Kubernetes run until they connect to the cluster.
+They run on one machine and, in the nightly run, on a standalone cluster with a packed environment.
+Those for YARN and Kubernetes run until they connect to the cluster.
 """
 
 import shlex
@@ -121,6 +121,7 @@ def packed(tmp_path_factory):
     return folder / "environment.tar.gz"
 
 
+@pytest.mark.nightly
 def test_the_guide_for_a_standalone_cluster_runs(packed, tmp_path):
     port = find_free_port()
     web_port = find_free_port()

@@ -18,8 +18,9 @@ from wirescan.core.rows import addresses
 # Rows that are allocated first. After that, the number of rows per byte so far decides.
 FIRST_ROWS = 256
 cdef enum:
-    FEWEST_ROWS = 4
-    BYTES_PER_FIRST_ROW = 16
+    FEWEST_ROWS = 4             # allocated first for an empty buffer
+    BYTES_PER_SMALL_ROW = 32    # of a buffer, for each further row
+    BYTES_PER_FIRST_ROW = 16    # of a span, for each row
     SMALLEST_CHILD = 2      # bytes of a frame inside another one, at least
     SMALL = 1024            # bytes of a buffer; fewer are scanned with the GIL
 # Bytes of rows from which on stores bypass the caches, which could not hold them until they are
@@ -206,8 +207,8 @@ def find_ranges(spans, Py_ssize_t count):
 
 cdef inline size_t estimate_rows(size_t size) noexcept:
     # Return how many rows to allocate first for a buffer of `size` bytes. A table of a small buffer
-    # may be kept for long, so its rows take little memory. And malloc is fast up to 1 KiB.
-    return min(<size_t>FIRST_ROWS, FEWEST_ROWS + size // (2 * BYTES_PER_FIRST_ROW))
+    # may be kept for long, so its rows take little memory. Up to 1 KiB is allocated fastest.
+    return min(<size_t>FIRST_ROWS, FEWEST_ROWS + size // BYTES_PER_SMALL_ROW)
 
 
 cdef object from_buffer = np.frombuffer

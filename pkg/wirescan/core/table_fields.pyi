@@ -1,17 +1,15 @@
-from typing import Any, TypeVar
+from typing import Any
 
 import numpy as np
 
-_Triple = TypeVar("_Triple", bound=tuple[Any, Any, Any])
-
-def make_triple(kind: type[_Triple], first: Any, second: Any, third: Any) -> _Triple: ...
+from wirescan.core.stop import Stop
 
 class TableFields:
     def __init__(
         self,
         buffers: tuple[memoryview, ...],
         rows: np.ndarray,
-        stops: tuple[Any, ...] = (),
+        stops: tuple[tuple[int, int, int], ...] = (),
         format: Any = None,
         outer: Any = None,
         origins: tuple[int, ...] = (),
@@ -23,7 +21,7 @@ class TableFields:
     @property
     def rows(self) -> np.ndarray: ...
     @property
-    def stops(self) -> tuple[Any, ...]: ...
+    def stops(self) -> tuple[Stop, ...]: ...
     @property
     def format(self) -> Any: ...
     @property

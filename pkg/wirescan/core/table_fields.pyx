@@ -1,31 +1,15 @@
 """The attributes of a table, in C: a small buffer is scanned in less time than Python sets them."""
-from cpython.ref cimport Py_INCREF
-from cpython.tuple cimport PyTuple_SET_ITEM
-
-cdef extern from "Python.h":
-    object PyType_GenericAlloc(type kind, Py_ssize_t items)
-
-
-def make_triple(type kind, first, second, third):
-    """Return a named tuple of three values, in a third of the time of its class.
-
-    kind: the class, which `typing.NamedTuple` made.
-    """
-    triple = PyType_GenericAlloc(kind, 3)
-    Py_INCREF(first)
-    PyTuple_SET_ITEM(triple, 0, first)
-    Py_INCREF(second)
-    PyTuple_SET_ITEM(triple, 1, second)
-    Py_INCREF(third)
-    PyTuple_SET_ITEM(triple, 2, third)
-    return triple
+from wirescan.core.stop import make_stop
 
 
 cdef class TableFields:
-    """The read-only attributes of `FrameTable`, which describes them."""
+    """The read-only attributes of `FrameTable`, which describes them.
+
+    stops: each `Stop`, or a tuple of its three values. The Stops are made when they are asked for.
+    """
     cdef readonly object buffers
     cdef readonly object rows
-    cdef readonly object stops
+    cdef object given_stops
     cdef readonly object format
     cdef readonly object outer
     cdef readonly object origins
@@ -36,9 +20,15 @@ cdef class TableFields:
                  errors="strict"):
         self.buffers = buffers
         self.rows = rows
-        self.stops = stops
+        self.given_stops = stops
         self.format = format
         self.outer = outer
         self.origins = origins
         self.checked = checked
         self.errors = errors
+
+    @property
+    def stops(self):
+        if self.given_stops and type(self.given_stops[0]) is tuple:
+            self.given_stops = tuple([make_stop(stop) for stop in self.given_stops])
+        return self.given_stops

@@ -14,11 +14,11 @@ import numpy as np
 
 from wirescan.core.fault import Fault
 from wirescan.core.loop import Resume
-from wirescan.core.table_fields import make_triple
+from wirescan.core.stop import Stop, make_stop
 from wirescan.files.source import view_of
 from wirescan.frames.errors import HARD, NEAR, FrameError
 from wirescan.frames.limits import Limits
-from wirescan.frames.table import Stop, make_gap_rows
+from wirescan.frames.table import make_gap_rows
 
 # While a search for a frame goes on, at least this fraction of `limits.frame` more bytes are held
 # before the next turn. So the cost of the search is linear.
@@ -156,7 +156,7 @@ class FrameScanner:
         Raises FrameError with the fault LIMIT if there are more frames than `limits` allow.
         """
         rows, bad, fault, used = self._scan(view, more=more)
-        scanned = self._report(view, rows, bad, make_triple(Stop, fault, used, 0))
+        scanned = self._report(view, rows, bad, make_stop((fault, used, 0)))
         self.offset += used
         return scanned
 
@@ -192,7 +192,7 @@ class FrameScanner:
         self._searched = len(view) - used
         if self._lost and self._resync:
             fault = Fault.SHORT
-        return self._report(view, rows, bad, make_triple(Stop, fault, used, 0))
+        return self._report(view, rows, bad, make_stop((fault, used, 0)))
 
     def _scan(self, view: memoryview, *, more: bool) -> tuple[np.ndarray, int, int, int]:
         rows, bad, fault, at = self._scan_bytes(

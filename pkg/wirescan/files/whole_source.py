@@ -11,13 +11,13 @@ import numpy as np
 from wirescan.core.fault import Fault
 from wirescan.core.loop import spans
 from wirescan.core.parallel import choose_threads, cut_evenly, run_each
-from wirescan.core.table_fields import make_triple
+from wirescan.core.stop import Stop
 from wirescan.files.capture_mark import explain_source
 from wirescan.files.source import BUFFERS, open, view_of
 from wirescan.frames.errors import MODES, FrameError, check_mode, enforce_mode
 from wirescan.frames.format import Format, Parser
 from wirescan.frames.limits import Limits
-from wirescan.frames.table import FrameTable, Stop, join, make_empty
+from wirescan.frames.table import FrameTable, join, make_empty
 
 LEAST_VERIFIED = 16 << 20  # bytes to verify; a smaller share is not worth a thread
 TINY = 256  # bytes of a buffer; the scan of fewer takes little longer than to choose threads
@@ -96,8 +96,8 @@ def _scan_buffer(
         else:
             scanned = scan(buffer, check=check, resync=resync, limits=limits, into=into)
     rows, bad, fault, position = scanned
-    stops = (make_triple(Stop, fault, position, 0),)
-    table = FrameTable((buffer,), rows, stops, format, None, (), check, errors)
+    stop = (fault, position, 0)  # a `Stop` takes time, and is seldom asked for
+    table = FrameTable((buffer,), rows, (stop,), format, None, (), check, errors)
     if bad or fault:
         try:
             return enforce_mode(table, errors, bad)

@@ -80,8 +80,7 @@ class Limits:
             rows = FREE_ROW_BYTES // size or 1  # inline: a call takes time
         else:
             rows = self.limit_row_bytes(buffer_bytes) // size or 1
-        most = self.rows
-        return rows if rows < most else most
+        return rows if rows < self.rows else self.rows
 
     def limit_row_bytes(self, buffer_bytes: int) -> int:
         """Return how many bytes all rows may have, for buffers of `buffer_bytes` bytes together."""

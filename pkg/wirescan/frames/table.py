@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, NamedTuple, cast, overload
+from typing import Any, cast, overload
 
 import numpy as np
 
 from wirescan.core.fault import Fault
 from wirescan.core.loop import HEAD
 from wirescan.core.row_arrays import copy_rows, join_rows, select_rows
+from wirescan.core.stop import Stop
 from wirescan.core.table_fields import TableFields
 from wirescan.frames.columns import (
     PATH_KINDS,
@@ -42,20 +43,6 @@ LARGEST_ROW = (1 << 32) - 1  # bytes: `size` of a row is u4
 
 
 Rows = slice | np.ndarray | Sequence[int]  # which rows of a table
-
-
-class Stop(NamedTuple):
-    """Why the scan of a buffer ended.
-
-    Attributes:
-        fault: a `Fault` or a fault of the format; 0 for a scan that ended after the last byte.
-        offset: the position in the buffer, in bytes.
-        buffer: the number of the buffer.
-    """
-
-    fault: int
-    offset: int
-    buffer: int = 0
 
 
 class Row:

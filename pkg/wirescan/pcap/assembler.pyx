@@ -40,7 +40,7 @@ from wirescan.pcap.connection_ages cimport (
 from wirescan.pcap.connection_table cimport (
     ConnectionTable, Endpoints, add_connection, begins_again, create_table, find_connection,
     follow_fin, follow_flags, free_connection, free_table, hide_connection, prefetch_connection,
-    seek_endpoints)
+    read_endpoints)
 from wirescan.pcap.fragments cimport (
     Datagram, ENDS, FragmentTable, add_fragment, create_fragments, drop_fragments, free_fragments,
     take_datagram)
@@ -74,12 +74,10 @@ cdef enum:
     PATIENCE_PACKETS = 64       # of the connection, for which acknowledged bytes may come later
     PATIENCE = 1000000000       # ns, the same
     PREFETCH_BYTES = 2048       # of a packet, at most
-    # Packets between the one that is followed and the one whose bytes are prefetched, that whose
-    # place in the hash table is, and that whose connection is.
-    PREFETCH_PACKETS = 8        # a power of 2
-    PREFETCH_SLOTS = 4
-    PREFETCH_CONNECTIONS = 2
-    RING = PREFETCH_PACKETS - 1
+    PREFETCH_PACKETS = 8        # packets ahead: their bytes are prefetched. A power of 2
+    PREFETCH_SLOTS = 4          # packets ahead: their slots in the hash table
+    PREFETCH_CONNECTIONS = 2    # packets ahead: their connections
+    RING_MASK = PREFETCH_PACKETS - 1
 
 
 cdef class Assembler:
@@ -195,7 +193,7 @@ cdef class Assembler:
         cdef const Packet* packet
         cdef const Readable* readable
         cdef const uint8_t* start
-        cdef Endpoints ends[PREFETCH_PACKETS]   # those of packet i are at i & RING
+        cdef Endpoints ends[PREFETCH_PACKETS]   # those of packet i are at i & RING_MASK
         cdef Py_ssize_t i, ahead, n = len(rows)
         if rows.dtype != PACKET:
             raise TypeError("connections are followed through rows of pcap.packets")
@@ -209,17 +207,8 @@ cdef class Assembler:
         packet = <const Packet*>&view[0]
         with nogil:
             for ahead in range(n + PREFETCH_PACKETS):
-                if ahead < n:
-                    # The addresses are in these bytes.
-                    prefetch(find_start(&packet[ahead], readable) + 32)
-                i = ahead - (PREFETCH_PACKETS - PREFETCH_SLOTS)
-                if 0 <= i < n and is_followed(&packet[i]):
-                    seek_endpoints(&ends[i & RING], &self.connections, &packet[i],
-                                   find_start(&packet[i], readable))
-                i = ahead - (PREFETCH_PACKETS - PREFETCH_CONNECTIONS)
-                if 0 <= i < n and is_followed(&packet[i]):
-                    prefetch_connection(&self.connections, &ends[i & RING])
                 i = ahead - PREFETCH_PACKETS
+                look_ahead(packet, n, i, readable, &self.connections, ends)
                 if i < 0:
                     continue
                 start = find_start(&packet[i], readable)
@@ -228,7 +217,7 @@ cdef class Assembler:
                 self.begin_packet(self.packets, packet[i].time)
                 advance_clock(&self.clock, &self.connections, packet[i].time)
                 if is_followed(&packet[i]):
-                    self.follow(&packet[i], start, &ends[i & RING], <int32_t>i)
+                    self.follow(&packet[i], start, &ends[i & RING_MASK], <int32_t>i)
                 elif packet[i].head.kind == FRAGMENT and not packet[i].head.fault:
                     self.follow_fragment(&packet[i], start, <int32_t>i)
                 if self.releases:
@@ -659,7 +648,7 @@ cdef class Assembler:
             self.out_of_memory = True
             free(data)
             return
-        seek_endpoints(&ends, &self.connections, &whole, data + whole.head.start)
+        read_endpoints(&ends, &self.connections, &whole, data + whole.head.start)
         self.follow(&whole, data + whole.head.start, &ends, row)
 
     cdef void follow(self, const Packet* packet, const uint8_t* start, const Endpoints* ends,
@@ -788,7 +777,25 @@ cpdef inline bint is_much_new(uint64_t ready, uint64_t emitted) noexcept nogil:
     return ready <= SMALL or ready - emitted >= emitted // AGAIN
 
 
-cdef inline const uint8_t* find_start(const Packet* packet, const Readable* readable) noexcept nogil:
+cdef inline void look_ahead(const Packet* packets, Py_ssize_t count, Py_ssize_t next,
+                            const Readable* readable, const ConnectionTable* connections,
+                            Endpoints* ends) noexcept nogil:
+    # Prefetch what the packets after `next` need, the one that is followed next. It is negative
+    # before the first packet.
+    cdef Py_ssize_t i = next + PREFETCH_PACKETS
+    if i < count:
+        prefetch(find_start(&packets[i], readable) + 32)    # the addresses are in these bytes
+    i = next + PREFETCH_SLOTS
+    if 0 <= i < count and is_followed(&packets[i]):
+        read_endpoints(&ends[i & RING_MASK], connections, &packets[i],
+                       find_start(&packets[i], readable))
+    i = next + PREFETCH_CONNECTIONS
+    if 0 <= i < count and is_followed(&packets[i]):
+        prefetch_connection(connections, &ends[i & RING_MASK])
+
+
+cdef inline const uint8_t* find_start(const Packet* packet,
+                                      const Readable* readable) noexcept nogil:
     # Return the address of the first byte of a packet.
     return readable[packet.head.buffer].at + packet.head.start
 

@@ -11,6 +11,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from wirescan.core.row_arrays import find_first_rows
 from wirescan.frames.conversation import Conversation
 from wirescan.frames.errors import FrameError
 from wirescan.frames.table import FrameTable
@@ -79,7 +80,7 @@ def weigh_first_frames(
     ends = sizes_before[parents] + table["start"] - streams["start"][parents] + table["size"]
     good = np.flatnonzero(~table.bad & is_open[connections[parents]] & (ends <= UNDECIDED_BYTES))
     sides = groups[parents[good]]
-    ranks = np.arange(len(good)) - np.searchsorted(sides, sides)  # sides ascend
+    ranks = np.arange(len(good)) - find_first_rows(sides)
     chosen = good[ranks < WEIGHED]
     weighed_connections = connections[parents[chosen]]
     packets = read_last(table[chosen], name="ready")
@@ -102,7 +103,7 @@ def _measure_sides(streams: FrameTable, connections: np.ndarray) -> tuple[np.nda
     keys = 2 * connections + (streams["kind"] == Direction.TO_CLIENT)
     groups = np.cumsum(np.append(False, keys[1:] != keys[:-1])[: len(keys)])
     before = np.cumsum(streams["size"], dtype=np.int64) - streams["size"]
-    first = np.searchsorted(groups, groups)
+    first = find_first_rows(groups)
     return groups, before - before[first]
 
 
@@ -154,7 +155,7 @@ def _find_largest_sums(
         return largest
     connections, packets = connections[order], packets[order]
     sums = np.cumsum(bits[order])
-    first = np.searchsorted(connections, connections)
+    first = find_first_rows(connections)
     sums -= np.append(0.0, sums)[first]
     is_end = np.append((connections[1:] != connections[:-1]) | (packets[1:] != packets[:-1]), True)
     np.maximum.at(largest, connections[is_end], sums[is_end])

@@ -95,9 +95,9 @@ cdef inline int make_key(Key* key, const Packet* packet, const uint8_t* start) n
     return side
 
 
-cdef inline void seek_endpoints(Endpoints* ends, const ConnectionTable* table, const Packet* packet,
-                                const uint8_t* start) noexcept nogil:
-    # Find the endpoints of a packet, and prefetch the slot of their connection.
+cdef inline void read_endpoints(Endpoints* ends, const ConnectionTable* table,
+                                const Packet* packet, const uint8_t* start) noexcept nogil:
+    # Read the endpoints of a packet, and prefetch the slot of their connection.
     ends.source = make_key(&ends.key, packet, start)
     ends.hash = hash_key(&ends.key, table.seed)
     prefetch(<const uint8_t*>find_slot(table, ends.hash))
@@ -112,6 +112,7 @@ cdef inline void prefetch_connection(const ConnectionTable* table,
 
 
 cdef inline int32_t* find_slot(const ConnectionTable* table, uint64_t hash) noexcept nogil:
+    # Return the slot of a hash: the first connection of its list.
     return &table.slots[hash & (table.slot_count - 1)]
 
 
@@ -205,8 +206,8 @@ cdef inline int32_t reserve_connection(ConnectionTable* table) noexcept nogil:
             return NONE
         table.at = <Connection*>memory
         table.capacity = capacity
-    # With two slots for a connection, few packets meet another connection in theirs.
-    if 2 * table.count >= table.slot_count:
+    # There are at least two slots for each connection, so few of them share one.
+    if 2 * table.count > table.slot_count:
         memory = realloc(table.slots, 4 * table.slot_count * sizeof(int32_t))
         if memory is NULL:
             return NONE

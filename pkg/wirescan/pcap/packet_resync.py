@@ -20,7 +20,7 @@ import numpy as np
 
 from wirescan.core.fault import Fault
 from wirescan.core.loop import HEAD, Resume
-from wirescan.core.row_arrays import join_rows, keep_rows, select_rows
+from wirescan.core.row_arrays import find_first_rows, join_rows, keep_rows, select_rows
 from wirescan.frames.conversation import WEIGHED_BYTES
 from wirescan.frames.errors import HARD, NEAR, FrameError
 from wirescan.frames.format import Format
@@ -103,13 +103,15 @@ class GapScanner:
 
         It is that of `_judge` for their first byte, or False for WAITING.
 
-        rows: the frames, all good. chosen: the rows of streams.
+        rows: the frames, all good. chosen: the rows of streams, at least one.
         """
         candidates = np.zeros(len(chosen), CANDIDATE)
-        starts = candidates["start"] = streams.rows["start"][chosen]
+        starts = streams.rows["start"][chosen]
+        buffers = streams.rows["buffer"][chosen]
+        candidates["start"] = starts
         candidates["stop"] = starts + streams.rows["size"][chosen]
         candidates["parent"] = chosen
-        buffers = candidates["buffer"] = streams.rows["buffer"][chosen]
+        candidates["buffer"] = buffers
         packets = {}
         is_packet = np.zeros(len(chosen), bool)
         for buffer in np.unique(buffers).tolist():
@@ -118,8 +120,9 @@ class GapScanner:
             is_packet |= (buffers == buffer) & (packet_starts[places] == starts)
         numbers = np.full(len(streams), -1, np.int64)
         numbers[chosen] = np.arange(len(chosen))
+        # Frames of other streams have the number -1, and do not count.
         numbers = numbers[rows["parent"]]
-        ranks = _rank_in_parent(rows["parent"])
+        ranks = np.arange(len(rows)) - find_first_rows(rows["parent"])
         ends = rows["start"] + rows["size"] - starts[numbers]
         counts = (ends <= WINDOW) | (ranks == 0) & (ends <= self._candidate_limits.frame)
         counts &= (ranks < WEIGHED) & (numbers >= 0)
@@ -182,7 +185,7 @@ class GapScanner:
         is_cut = (candidates["start"] + WINDOW > candidates["stop"]) & ~candidates["is_last"]
         rows, faults = self._scan_candidates(streams, candidates, stops)
         numbers = rows["parent"]
-        first = np.searchsorted(numbers, numbers)
+        first = find_first_rows(numbers)
         bad = np.cumsum(rows["fault"] != NO_FAULT)
         is_first_bad = rows["fault"][first] != NO_FAULT
         is_good = (bad == bad[first]) & ~is_first_bad  # all from the first on
@@ -267,7 +270,7 @@ class GapScanner:
     ) -> np.ndarray:
         """Return the bits of each candidate: float64.
 
-        rows: the good frames that count. numbers: the candidate of each of them.
+        rows: the good frames that count. numbers: int array, the candidate of each of them.
         """
         if not len(rows):
             return np.zeros(len(candidates))
@@ -489,14 +492,6 @@ def _make_spans(
     spans["fault"] = np.where(states == AT_FRAME, NO_FAULT, states)
     spans["is_last"] = is_last
     return spans
-
-
-def _rank_in_parent(parents: np.ndarray) -> np.ndarray:
-    """Return how many rows before each one have the same parent: int64. parents: ascending."""
-    places = np.arange(len(parents))
-    begins = np.append(True, parents[1:] != parents[:-1])[: len(parents)]
-    ranks: np.ndarray = places - np.maximum.accumulate(np.where(begins, places, 0))
-    return ranks
 
 
 def _list_packet_starts(streams: FrameTable, buffer: int) -> np.ndarray:

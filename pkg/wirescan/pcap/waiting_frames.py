@@ -18,7 +18,7 @@ from wirescan.pcap.sent_frames import SENT
 WAITING = 1000  # frames of a connection that wait
 ALL_WAITING = 100_000  # frames of all connections that wait
 WAITING_BYTES = 64 << 20  # bytes of all of them
-MERGED = 4  # chunks that become one
+MERGED = 4  # chunks that are merged into one
 FRAME = np.dtype([*HEAD.descr, ("frame_at", "u4"), ("frame_size", "i4")])
 
 
@@ -51,10 +51,10 @@ class _Chunk:
 class WaitingFrames:
     """Frames of one format that wait for their answers.
 
-    The last chunks become one when the first of them has no more frames than the others together. A
-    chunk is copied when most of its frames have answers. So there are few chunks, and each frame
-    without an answer is copied a logarithmic number of times. Taking the frames of some connections
-    costs no work for others.
+    The last MERGED chunks are merged when the first of them has no more frames than the others
+    together. A chunk is copied when most of its frames have answers. So the number of chunks is
+    logarithmic, and so is the number of times that a frame is copied in merges. Taking the frames
+    of some connections costs no work for others.
 
     empty: a table of the format without rows. discards: whether `add` discards the oldest frames
     beyond the limits.
@@ -117,9 +117,9 @@ class WaitingFrames:
         self.take(np.unique(connections))
 
     def _has_small_chunks(self) -> bool:
-        """Return whether the last chunks become one."""
-        first, *others = map(len, self._chunks[-MERGED:])
-        return len(others) == MERGED - 1 and first <= sum(others)
+        """Return whether the last MERGED chunks are to be merged."""
+        sizes = [len(chunk) for chunk in self._chunks[-MERGED:]]
+        return len(sizes) == MERGED and sizes[0] <= sum(sizes[1:])
 
     def _append(self, table: FrameTable, sent: np.ndarray, sizes: np.ndarray) -> None:
         order = np.argsort(sent["connection"], kind="stable")
@@ -220,4 +220,5 @@ def copy_frames(table: FrameTable, chosen: np.ndarray, sizes: np.ndarray) -> Fra
     rows["buffer"] = 0
     rows["start"] = offsets[:-1]
     rows.setflags(write=False)
-    return replace(table, rows=rows, buffers=(view_of(block),), outer=None)
+    # `stops` and `origins` are those of the former buffers.
+    return replace(table, buffers=(view_of(block),), rows=rows, stops=(), outer=None, origins=())

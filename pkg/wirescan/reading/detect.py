@@ -21,6 +21,7 @@ from typing import Any
 import numpy as np
 
 from wirescan.core.fault import Fault
+from wirescan.core.stop import Stop
 from wirescan.files.source import (
     SIDECAR,
     URL,
@@ -37,7 +38,7 @@ from wirescan.frames.escape import make_visible
 from wirescan.frames.format import Format
 from wirescan.frames.limits import Limits
 from wirescan.frames.registry import format_of, formats
-from wirescan.frames.table import FrameTable, Stop
+from wirescan.frames.table import FrameTable
 from wirescan.frames.value_text import format_count
 
 CERTAIN = 32  # bits: random bytes reach them once in four billion files
