@@ -561,7 +561,7 @@ def enforce_frames(table: FrameTable, errors: str) -> FrameTable:
 class CapturedFrames:
     """Reads the frames of a format from the blocks of a capture: a `CaptureReader`.
 
-    It holds the bytes of cut frames and of packets that came too early, and about 500 bytes for
+    It holds the bytes of cut frames and of packets that came too early, and about 600 bytes for
     each connection. `Assembler` says when a connection is released.
 
     scanner: finds the frames. captured: the format of the tables. errors, limits: as in `frames`.
