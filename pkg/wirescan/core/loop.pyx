@@ -21,8 +21,8 @@ cdef enum:
     FEWEST_ROWS = 4             # allocated first for an empty buffer
     BYTES_PER_SMALL_ROW = 32    # of a buffer, for each further row
     BYTES_PER_FIRST_ROW = 16    # of a span, for each row
-    SMALLEST_CHILD = 2      # bytes of a frame inside another one, at least
-    SMALL = 1024            # bytes of a buffer; fewer are scanned with the GIL
+    SMALLEST_CHILD = 2          # bytes of a frame inside another one, at least
+    SMALL = 1024                # bytes of a buffer; fewer are scanned with the GIL
 # Bytes of rows from which on stores bypass the caches, which could not hold them until they are
 # read.
 PAST = 32 << 20
