@@ -178,8 +178,8 @@ static inline void store_fence(void) {
 
 /* Prefetch bytes that will be read soon. A prefetch does not fault, so the address may be outside
  * the buffer. It goes to the first-level cache: some processors of AMD drop most prefetches that go
- * only to the second. The empty assembly keeps gcc from deleting calls of functions that do nothing
- * else: it counts a prefetch as no effect. */
+ * only to the second. gcc deletes calls of functions that only prefetch. The empty assembly prevents
+ * this. */
 static inline void prefetch(const uint8_t* address) {
 #if defined(__GNUC__)
     __builtin_prefetch(address, 0, 3);

@@ -5,7 +5,8 @@ from wirescan.core.stop import make_stop
 cdef class TableFields:
     """The read-only attributes of `FrameTable`, which describes them.
 
-    stops: each `Stop`, or a tuple of its three values. The Stops are made when they are asked for.
+    stops: each is a `Stop`, or a tuple of its three values, which becomes a `Stop` when somebody
+    asks for it.
     """
     cdef readonly object buffers
     cdef readonly object rows

@@ -194,7 +194,7 @@ cdef class Assembler:
         cdef const Readable* readable
         cdef const uint8_t* start
         cdef Endpoints ends[PREFETCH_PACKETS]   # those of packet i are at i & RING_MASK
-        cdef Py_ssize_t i, ahead, n = len(rows)
+        cdef Py_ssize_t i, n = len(rows)
         if rows.dtype != PACKET:
             raise TypeError("connections are followed through rows of pcap.packets")
         if not n:
@@ -206,8 +206,7 @@ cdef class Assembler:
         readable = <const Readable*>&pairs[0, 0]
         packet = <const Packet*>&view[0]
         with nogil:
-            for ahead in range(n + PREFETCH_PACKETS):
-                i = ahead - PREFETCH_PACKETS
+            for i in range(-PREFETCH_PACKETS, n):
                 look_ahead(packet, n, i, readable, &self.connections, ends)
                 if i < 0:
                     continue
@@ -780,8 +779,8 @@ cpdef inline bint is_much_new(uint64_t ready, uint64_t emitted) noexcept nogil:
 cdef inline void look_ahead(const Packet* packets, Py_ssize_t count, Py_ssize_t next,
                             const Readable* readable, const ConnectionTable* connections,
                             Endpoints* ends) noexcept nogil:
-    # Prefetch what the packets after `next` need, the one that is followed next. It is negative
-    # before the first packet.
+    # Read the endpoints of a packet that is followed soon, and prefetch what such packets need.
+    # next: the packet that is followed next, negative before the first one.
     cdef Py_ssize_t i = next + PREFETCH_PACKETS
     if i < count:
         prefetch(find_start(&packets[i], readable) + 32)    # the addresses are in these bytes
