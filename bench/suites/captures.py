@@ -8,7 +8,9 @@ from __future__ import annotations
 import subprocess
 import tempfile
 import time
+from functools import partial
 from io import BytesIO
+from itertools import product
 from pathlib import Path
 from typing import Any
 
@@ -23,21 +25,31 @@ from bench.workloads.captures import (
     NATS_PORT,
     PACKETS_EACH,
     make_capture,
+    make_exchanges,
     make_publishes,
     make_short_connections,
     make_windows,
 )
 from wirescan import FrameTable, kafka, pcap
+from wirescan.core.parallel import FixedWorkers
 from wirescan.reading.chunked import iter_tables
 
 FULL = {
     "count": 1_100_000,
     "part": 20_000,
     "most_connections": 1_000_000,
+    "exchanges": 500_000,
     "inside": 200_000,
     "rounds": 5,
 }
-QUICK = {"count": 4_000, "part": 1_000, "most_connections": 2_000, "inside": 4_000, "rounds": 2}
+QUICK = {
+    "count": 4_000,
+    "part": 1_000,
+    "most_connections": 2_000,
+    "exchanges": 4_000,
+    "inside": 4_000,
+    "rounds": 2,
+}
 CONNECTIONS = 64
 FORMAT = "kafka.requests"
 RECORDS = "dpkt, records"
@@ -95,10 +107,13 @@ def time_tshark(raw: bytes, count: int) -> float:
     return seconds
 
 
-def read_pieces(path: str, format: str = "kafka.records", errors: str = "strict") -> int:
+def read_pieces(
+    path: str, format: str = "kafka.records", errors: str = "strict", workers: int = 1
+) -> int:
     """Read the frames of a capture in pieces."""
-    tables = iter_tables(path, format=f"{format}?capture=true", mapped=True, errors=errors)
-    return sum(len(table) for table in tables)
+    with FixedWorkers(workers):
+        tables = iter_tables(path, format=f"{format}?capture=true", mapped=True, errors=errors)
+        return sum(len(table) for table in tables)
 
 
 def read_in_order(data: bytes) -> FrameTable:
@@ -107,12 +122,14 @@ def read_in_order(data: bytes) -> FrameTable:
     return kafka.records(kafka.scan(bodies.open("topic_data").open("partition_data")))
 
 
-def run(count: int, part: int, most_connections: int, inside: int, rounds: int) -> str:
+def run(
+    count: int, part: int, most_connections: int, exchanges: int, inside: int, rounds: int
+) -> str:
     """Return the section as markdown.
 
     count: number of packets. part: number of packets for slow readers. most_connections: of the
-    capture with many connections. inside: number of packets of a capture that begins inside
-    connections.
+    capture with many connections. exchanges: number of requests of a capture with their answers.
+    inside: number of packets of a capture that begins inside connections.
     """
     report = Report("Captures")
     raw, streams = make_capture(count, CONNECTIONS)
@@ -126,6 +143,7 @@ def run(count: int, part: int, most_connections: int, inside: int, rounds: int) 
     )
     measure_readers(report, raw, some, streams, count, part, rounds)
     measure_connections(report, raw, count, most_connections, rounds)
+    measure_exchanges(report, exchanges, rounds)
     measure_inside(report, inside, rounds)
     return report.markdown(PACKAGES)
 
@@ -214,6 +232,45 @@ def measure_connections(
     times = interleave(contenders, rounds)
     report.at_most(f"requests of {most}, times those of {CONNECTIONS}", 3, times.ratio(most, few))
     report.say("### Connections", "", format_timings(times, {most: few}, "packet"))
+
+
+def measure_exchanges(report: Report, count: int, rounds: int) -> None:
+    """Read a capture of requests and their answers, whole and in pieces."""
+    raw, packets = make_exchanges(count, CONNECTIONS)
+    whole = wirescan.scan(raw, "kafka.records")
+    if len(wirescan.scan(raw, "kafka.exchanges")) != count:
+        raise ValueError("not all requests have their answers")
+    contenders = []
+    against = {}
+    with tempfile.NamedTemporaryFile(suffix=".pcap") as file:
+        file.write(raw)
+        file.flush()
+        if read_pieces(file.name) != len(whole):
+            raise ValueError("pieces do not have the records of the whole")
+        formats = ("kafka.requests", "kafka.responses", "kafka.records", "kafka.exchanges")
+        for format, workers in product(formats, (1, 2)):
+            threads = ", two threads" if workers == 2 else ""
+            scan = partial(wirescan.scan, raw, format, workers=workers)
+            contenders.append(Contender(format + threads, time_call(scan), packets, len(raw)))
+            if threads:
+                against[format + threads] = format
+            if format == "kafka.exchanges":
+                continue
+            read = partial(read_pieces, file.name, format, workers=workers)
+            name = f"{format}, in pieces"
+            contenders.append(Contender(name + threads, time_call(read), packets, len(raw)))
+            against[name + threads] = name if threads else format
+        times = interleave(contenders, rounds)
+    report.say(
+        "### Requests and answers",
+        "",
+        f"{count:,} requests of {CONNECTIONS} connections and their answers, in {packets:,} "
+        f"packets of {len(raw) / packets:.0f} bytes with {len(whole) / packets:.1f} records. Half "
+        "of the connections produce, and half fetch answers of several packets. The pieces are "
+        "those of a mapped file.",
+        "",
+        format_timings(times, against, "packet"),
+    )
 
 
 def measure_inside(report: Report, count: int, rounds: int) -> None:

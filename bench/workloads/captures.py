@@ -6,7 +6,8 @@ lognormal, and timestamps jitter. The connections began before the capture.
 Lumberjack and NATS: each packet has one window of events, or several messages. Each connection has
 few packets. The capture has its beginning, or begins inside its first frame.
 
-Packets of the connections take turns, and no answers were captured.
+Packets of the connections take turns. Only the captures of exchanges have answers: half of their
+clients produce, and the others fetch answers of several packets.
 """
 
 from __future__ import annotations
@@ -20,6 +21,7 @@ from wirescan import kafka, lumberjack, nats, pcap
 
 SEED = 1
 PRODUCE_VERSION = 8  # the newest one that tshark 4.0 reads
+FETCH_VERSION = 11  # the same
 KINDS = 256  # different requests
 SIZES = (200, 1300)  # bytes of the records in a request
 KEY_SIZES = (8, 32)
@@ -36,6 +38,8 @@ NATS_PORT = 4222
 PACKETS_EACH = 8  # packets of a connection of Lumberjack or NATS
 CUT = 37  # bytes of its first frame that a capture does not have
 MOST_FRAMES = 8  # of a packet
+MOST_BATCHES = 8  # of an answer to Fetch
+SEGMENT_BYTES = 1448  # what a packet of Ethernet carries
 ACK = 0x10
 SYN = 0x02
 WORD = 1 << 32
@@ -44,17 +48,13 @@ WORD = 1 << 32
 def make_requests() -> list[bytes]:
     """Return different Produce requests with one batch each."""
     numbers = np.random.default_rng(SEED)
-    requests = []
-    for number in range(KINDS):
-        batch = kafka.encode_batch(make_records(numbers, int(numbers.integers(*SIZES))))
-        partition = {"index": 0, "records": bytes(batch)}
-        topics = [{"name": "orders", "partition_data": [partition]}]
-        fields = {"acks": -1, "timeout_ms": 30_000, "topic_data": topics}
-        raw = kafka.encode_request(
-            "Produce", PRODUCE_VERSION, fields, correlation_id=number, client_id="bench"
-        )
-        requests.append(bytes(raw))
-    return requests
+    requests = [make_produce_exchange(numbers)[0] for _ in range(KINDS)]
+    return [number_message(request, 8, number) for number, request in enumerate(requests)]
+
+
+def number_message(message: bytes, at: int, number: int) -> bytes:
+    """Return a message with a correlation id, which is at a place of it."""
+    return message[:at] + struct.pack(">i", number) + message[at + 4 :]
 
 
 def make_records(numbers: np.random.Generator, size: int) -> list[dict[str, Any]]:
@@ -86,18 +86,93 @@ def make_capture(count: int, connections: int) -> tuple[bytes, list[bytes]]:
     return pcap.encode_pcap(packets, nanoseconds=True), [b"".join(part) for part in parts]
 
 
-def make_packet(
-    number: int, connection: int, port: int, position: int, payload: bytes, flags: int = ACK
-) -> bytes:
-    """Return a packet of the client of a connection.
+def make_produce_exchange(numbers: np.random.Generator) -> tuple[bytes, bytes]:
+    """Return a Produce request with one batch, and its answer."""
+    batch = kafka.encode_batch(make_records(numbers, int(numbers.integers(*SIZES))))
+    partition = {"index": 0, "records": bytes(batch)}
+    topics = [{"name": "orders", "partition_data": [partition]}]
+    fields = {"acks": -1, "timeout_ms": 30_000, "topic_data": topics}
+    request = kafka.encode_request("Produce", PRODUCE_VERSION, fields, client_id="bench")
+    partition = {"index": 0, "base_offset": int(numbers.integers(1 << 40))}
+    topics = [{"name": "orders", "partition_responses": [partition]}]
+    return request, kafka.encode_response("Produce", PRODUCE_VERSION, {"responses": topics})
 
-    number: of the packet. port: of the server. position: of the payload in what the client sends.
+
+def make_fetch_exchange(numbers: np.random.Generator) -> tuple[bytes, bytes]:
+    """Return a Fetch request of one partition, and an answer with one or several batches."""
+    partition = {"partition": 0, "fetch_offset": int(numbers.integers(1 << 40))}
+    topics = [{"topic": "orders", "partitions": [partition]}]
+    request = kafka.encode_request("Fetch", FETCH_VERSION, {"topics": topics}, client_id="bench")
+    batches = b"".join(
+        bytes(kafka.encode_batch(make_records(numbers, int(numbers.integers(*SIZES)))))
+        for _ in range(int(numbers.integers(1, MOST_BATCHES)))
+    )
+    partition = {"partition_index": 0, "records": batches}
+    topics = [{"topic": "orders", "partitions": [partition]}]
+    return request, kafka.encode_response("Fetch", FETCH_VERSION, {"responses": topics})
+
+
+def make_exchanges(count: int, connections: int) -> tuple[bytes, int]:
+    """Return a pcap file of `count` requests and their answers, and the number of its packets.
+
+    Half of the connections produce, and the others fetch. An answer comes when half of the other
+    connections have sent a request.
     """
-    client = (10 << 24 | 2 << 16) + connection // PORTS
+    numbers = np.random.default_rng(SEED)
+    makers = (make_produce_exchange, make_fetch_exchange)
+    kinds = [[maker(numbers) for _ in range(KINDS)] for maker in makers]
+    chosen = np.random.default_rng(SEED + 1).integers(0, KINDS, count).tolist()
+    packets: list[tuple[int, bytes]] = []
+    sent = {client: [0] * connections for client in (True, False)}
+
+    def send(number: int, payload: bytes, *, is_client: bool) -> None:
+        connection = number % connections
+        positions = sent[is_client]
+        for start in range(0, len(payload), SEGMENT_BYTES):
+            part = payload[start : start + SEGMENT_BYTES]
+            data = make_packet(
+                len(packets),
+                connection,
+                BROKER_PORT,
+                positions[connection],
+                part,
+                is_client=is_client,
+            )
+            packets.append((TIME * 10**9 + len(packets) * STEP, data))
+            positions[connection] += len(part)
+
+    lag = connections // 2
+    for number in range(count + lag):
+        if number < count:
+            request, _ = kinds[number % connections % 2][chosen[number]]
+            send(number, number_message(request, 8, number), is_client=True)
+        if number >= lag:
+            asked = number - lag
+            _, response = kinds[asked % connections % 2][chosen[asked]]
+            send(asked, number_message(response, 4, asked), is_client=False)
+    return pcap.encode_pcap(packets, nanoseconds=True), len(packets)
+
+
+def make_packet(
+    number: int,
+    connection: int,
+    port: int,
+    position: int,
+    payload: bytes,
+    flags: int = ACK,
+    *,
+    is_client: bool = True,
+) -> bytes:
+    """Return a packet of one side of a connection.
+
+    number: of the packet. port: of the server. position: of the payload in what this side sends.
+    """
+    client = ((10 << 24 | 2 << 16) + connection // PORTS).to_bytes(4, "big")
     client_port = FIRST_PORT + connection % PORTS
-    ip = (0x0800, 0x45, 0, 40 + len(payload), number & 0xFFFF, 0, 64, 6, 0, client, BROKER)
-    tcp = (client_port, port, position % WORD, 1, 5 << 4, flags, 1024, 0, 0)
-    return struct.pack(">12xHBBHHHBBHI4sHHIIBBHHH", *ip, *tcp) + payload
+    ends = (client, BROKER, client_port, port) if is_client else (BROKER, client, port, client_port)
+    ip = (0x0800, 0x45, 0, 40 + len(payload), number & 0xFFFF, 0, 64, 6, 0, *ends[:2])
+    tcp = (*ends[2:], position % WORD, 1, 5 << 4, flags, 1024, 0, 0)
+    return struct.pack(">12xHBBHHHBBH4s4sHHIIBBHHH", *ip, *tcp) + payload
 
 
 def make_windows() -> list[bytes]:

@@ -18,6 +18,7 @@ from wirescan.core.parallel import (
     choose_workers,
     count_cores,
     cut_evenly,
+    map_ahead,
     map_in_order,
     run_each,
 )
@@ -175,6 +176,53 @@ def test_only_so_many_calls_run_at_the_same_time(workers):
     assert max(counts) <= workers
 
 
+def test_the_next_call_is_made_while_a_result_is_used():
+    made = [threading.Event() for _ in range(10)]
+    threads = set()
+
+    def note(number):
+        threads.add(threading.get_ident())
+        made[number].set()
+        return -number
+
+    results = map_ahead(note, range(10))
+    for number, result in enumerate(results):
+        assert result == -number
+        assert number == 9 or made[number + 1].wait(10)
+        assert not any(event.is_set() for event in made[number + 2 :])
+    assert threading.get_ident() not in threads
+
+
+def test_calls_ahead_do_not_overlap():
+    running = []
+    counts = []
+
+    def note_running(number):
+        running.append(number)
+        counts.append(len(running))
+        time.sleep(0.01)
+        running.remove(number)
+
+    list(map_ahead(note_running, range(10)))
+    assert counts == [1] * 10
+
+
+def test_on_one_of_our_threads_no_call_is_made_ahead():
+    def count_ahead(_):
+        called = []
+        next(map_ahead(called.append, range(5)))
+        return called
+
+    assert list(map_in_order(count_ahead, range(3), 2)) == [[0]] * 3
+
+
+def test_an_error_of_a_call_ahead_comes_in_its_turn():
+    results = map_ahead(lambda number: 1 // (3 - number), range(9))
+    assert [next(results) for _ in range(3)] == [0, 0, 1]
+    with pytest.raises(ZeroDivisionError):
+        next(results)
+
+
 def test_readers_that_pause_hold_no_threads():
     readers = [map_in_order(abs, iter(range(1000)), 2) for _ in range(100)]
     assert [next(reader) for reader in readers] == [0] * 100
@@ -221,22 +269,25 @@ def test_a_thread_keeps_no_result_while_it_makes_the_next():
     assert alive == [0] * 5
 
 
-@pytest.mark.parametrize("workers", [1, 3])
-def test_results_before_a_failure_of_the_items_come_first(workers):
+@pytest.mark.parametrize(
+    "map_items", [map_ahead, *(partial(map_in_order, workers=number) for number in (1, 3))]
+)
+def test_results_before_a_failure_of_the_items_come_first(map_items):
     def fail_after_five():
         yield from range(5)
         raise OSError("no more items")
 
     results = []
     with pytest.raises(OSError, match="no more items"):
-        for result in map_in_order(abs, fail_after_five(), workers):
+        for result in map_items(abs, fail_after_five()):
             results.append(result)
     assert results == [0, 1, 2, 3, 4]
 
 
-def test_a_reader_that_stops_early_starts_no_more_calls():
+@pytest.mark.parametrize("map_items", [map_ahead, partial(map_in_order, workers=2)])
+def test_a_reader_that_stops_early_starts_no_more_calls(map_items):
     started = []
-    results = map_in_order(started.append, iter(range(1000)), 2)
+    results = map_items(started.append, range(1000))
     next(results)
     results.close()
     assert len(started) < 10

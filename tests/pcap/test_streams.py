@@ -19,6 +19,7 @@ from tests.support.simulated_capture import (
     shuffle_packets,
 )
 from wirescan import Fault, FrameError, pcap
+from wirescan.core.parallel import FixedWorkers
 from wirescan.pcap.assembler import Assembler
 from wirescan.testing.guarded_memory import GuardedMemory
 
@@ -133,6 +134,47 @@ def test_lost_bytes_are_a_fault_with_their_number():
     assert streams["size"].tolist() == [20, 0, 70]
     assert streams.outer["lost_to_server"].tolist() == [10]
     assert len(read_streams(capture, errors="skip")) == 2
+
+
+@pytest.mark.parametrize("workers", [2, 3, 8])
+def test_several_threads_copy_the_bytes_and_segments_of_one(workers):
+    """Runs of about 1 MiB are shared. One connection has several, and a gap; others are small."""
+    numbers = random.Random(workers)
+    capture, large = make_conversation()
+    sent = numbers.randbytes(5_000_000)
+    capture.send(large, 0, sent, size=60_000)
+    del capture.packets[40]
+    for number in range(5):
+        small = Connection((CLIENT[0], 50_000 + number), SERVER)
+        capture.connect(small)
+        capture.send(small, number % 2, numbers.randbytes(300), size=100)
+    tables = []
+    for threads in (1, workers):
+        with FixedWorkers(threads):
+            tables.append(read_streams(capture, errors="mark"))
+    one, several = tables
+    assert one.rows.tobytes() == several.rows.tobytes()
+    assert [bytes(buffer) for buffer in one.buffers] == [
+        bytes(buffer) for buffer in several.buffers
+    ]
+    found = collect_bytes(several)[0, "TO_SERVER"]
+    assert len(found) == 2
+    for position, data in found:
+        assert sent[position : position + len(data)] == data
+
+
+def test_a_stream_of_4_gib_is_an_error():
+    capture, connection = make_conversation()
+    capture.send(connection, 0, b"a" * 60_000, size=60_000)
+    packets = pcap.packets(pcap.scan(capture.to_pcap()))
+    rows = np.concatenate([packets.rows[:3], np.repeat(packets.rows[3:], (1 << 32) // 60_000 + 1)])
+    first = int(rows["sequence"][3])
+    rows["sequence"][3:] = (first + 60_000 * np.arange(len(rows) - 3)) % (1 << 32)
+    assembler = Assembler("first")
+    assembler.feed(rows, packets.buffers)
+    for _ in range(2):
+        with pytest.raises(ValueError, match="4 GiB or more.*in pieces"):
+            assembler.take()
 
 
 def test_bytes_that_the_receiver_has_are_given_before_the_capture_ends():

@@ -13,10 +13,12 @@ import wirescan
 from tests.support.command import run
 from tests.support.paths import CORPUS, ORDERS
 from wirescan import FrameError, kafka, pcap
+from wirescan.core.parallel import FixedWorkers
 from wirescan.export import parquet
 from wirescan.export.batches import iter_batches
+from wirescan.frames.registry import format_of
 from wirescan.reading.captures import choose_source_format
-from wirescan.reading.chunked import iter_tables
+from wirescan.reading.chunked import iter_tables, scan_outermost
 from wirescan.reading.growing import Tail
 
 KAFKA = CORPUS / "pcap" / "kafka.pcap"
@@ -240,3 +242,48 @@ def test_an_empty_file_beside_captures_is_read_as_one(tmp_path):
     for source in (tmp_path, tmp_path / "*.pcap", [b"", KAFKA.read_bytes()]):
         assert wirescan.scan(source, NAME)["time"].tolist() == expected["time"].tolist()
     assert len(wirescan.scan(tmp_path / "2.pcap", NAME)) == 0
+
+
+def read_in_pieces(raw, format, workers, errors):
+    """Return the frames of each table, and the text of the error that ends them."""
+    frames = []
+    with FixedWorkers(workers):
+        try:
+            for table in iter_tables(raw, format=format, piece=500, errors=errors):
+                frames.append((len(table), table.to_arrow().to_pylist()))
+        except FrameError as error:
+            return frames, str(error)
+    return frames, None
+
+
+@pytest.mark.parametrize("errors", ["strict", "mark"])
+@pytest.mark.parametrize("format", [CAPTURED, "kafka.responses?capture=true"])
+def test_pieces_that_are_read_ahead_have_the_same_frames(format, errors):
+    """Damage in the middle ends the frames at the same place under "strict"."""
+    raw = bytearray(KAFKA.read_bytes())
+    for damage in (b"", bytes(400)):
+        middle = len(raw) // 2
+        raw[middle : middle + len(damage)] = damage
+        one, several = (read_in_pieces(bytes(raw), format, workers, errors) for workers in (1, 2))
+        assert one == several
+        assert len(one[0]) > 1
+        assert (one[1] is not None) == (errors == "strict" and bool(damage))
+
+
+def test_frames_of_a_stream_are_not_held_back():
+    raw = KAFKA.read_bytes()
+    asked = []
+
+    def receive():
+        for start in range(0, len(raw), 2000):
+            asked.append(start)
+            yield raw[start : start + 2000]
+
+    with FixedWorkers(2):
+        before = -1
+        for _ in scan_outermost(receive(), format_of(CAPTURED)):
+            if asked[-1] + 2000 >= len(raw):
+                break
+            assert asked[-1] > before
+            before = asked[-1]
+    assert before > 4000

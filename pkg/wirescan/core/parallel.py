@@ -2,8 +2,9 @@
 
 `choose_workers` says how many threads a call uses, and `choose_threads` how many it uses for so
 many bytes. `cut_evenly` cuts their work. `FixedWorkers` sets the number for all calls in a block.
-`run_each` runs functions on the threads, and `map_in_order` runs one function for many items. The
-threads are shared by all calls of the process, and start when they are needed first.
+`run_each` runs functions on the threads, `map_in_order` runs one function for many items, and
+`map_ahead` runs it for the next item while the caller uses a result. The threads are shared by all
+calls of the process, and start when they are needed first.
 
 A function on one of these threads never waits for another one of them: there, `choose_workers`
 returns 1, and `run_each` runs its functions one after another.
@@ -27,6 +28,7 @@ __all__ = [
     "choose_threads",
     "choose_workers",
     "cut_evenly",
+    "map_ahead",
     "map_in_order",
     "run_each",
     "FixedWorkers",
@@ -192,7 +194,32 @@ def map_in_order(
     if workers == 1:
         yield from map(function, items)
         return
-    runners = _Runners(function, min(workers, _MAX_THREADS))
+    most = min(workers, _MAX_THREADS)
+    # Two more than run at the same time: no thread waits while the caller is busy.
+    yield from _map(_Runners(function, most), items, most + 2)
+
+
+def map_ahead(function: Callable[[Item], Result], items: Iterable[Item]) -> Iterator[Result]:
+    """Yield the results of a function for some items, in their order, one call ahead.
+
+    While the caller uses a result, another thread makes the next call. Calls never overlap.
+
+    Args:
+        function: runs on another thread.
+        items: the calling thread iterates over them, two items ahead of the results. What the
+            iteration raises is raised after the results of the items before it.
+
+    Raises:
+        BaseException: what the function or the iteration raises.
+    """
+    if _is_on_our_thread():
+        yield from map(function, items)
+        return
+    yield from _map(_Runners(function, 1), items, 2)
+
+
+def _map(runners: _Runners[Item, Result], items: Iterable[Item], most: int) -> Iterator[Result]:
+    """Yield the results for items in their order. most: calls that run or wait, at most."""
     pending: deque[Future[Result]] = deque()
     failure: BaseException | None = None
     source = iter(items)
@@ -206,8 +233,8 @@ def map_in_order(
                 failure = error
                 break
             pending.append(runners.submit(item))
-            # Two more than run at the same time: no thread waits while the caller is busy.
-            if len(pending) > runners.most + 1:
+            del item
+            if len(pending) >= most:
                 yield pending.popleft().result()
         while pending:
             yield pending.popleft().result()
@@ -227,8 +254,8 @@ class _Runners(Generic[Item, Result]):
     """
 
     def __init__(self, function: Callable[[Item], Result], most: int):
-        self.most = most
         self._function = function
+        self._most = most
         self._waiting: deque[tuple[Future[Result], Item]] = deque()
         self._lock = Lock()
         self._running = 0  # threads
@@ -238,7 +265,7 @@ class _Runners(Generic[Item, Result]):
         future: Future[Result] = Future()
         with self._lock:
             self._waiting.append((future, item))
-            if self._running == self.most:
+            if self._running == self._most:
                 return future
             self._running += 1
         ticket = Lock()

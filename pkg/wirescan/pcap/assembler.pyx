@@ -19,6 +19,7 @@ Format: RFC 9293. Which bytes win where segments overlap differs between receive
 argument.
 """
 import os
+from functools import partial
 
 import numpy as np
 
@@ -28,7 +29,8 @@ from wirescan.core cimport (
     LOST, OK, Head, Readable, int32_t, int64_t, prefetch, uint8_t, uint32_t,
     uint64_t)
 from wirescan.core.loop import flat, lie_inside
-from wirescan.core.rows cimport Block
+from wirescan.core.parallel import choose_threads, cut_evenly, run_each
+from wirescan.core.rows cimport Block, RowBlock, Rows, begin_row
 from wirescan.core.rows import addresses
 from wirescan.pcap.block cimport CACHE_LINE
 from wirescan.pcap.byte_nodes cimport (
@@ -78,6 +80,15 @@ cdef enum:
     PREFETCH_SLOTS = 4          # packets ahead: their slots in the hash table
     PREFETCH_CONNECTIONS = 2    # packets ahead: their connections
     RING_MASK = PREFETCH_PACKETS - 1
+    RUN_BYTES = 1 << 20         # of a run of nodes, about: a thread copies whole runs
+    MOST_BYTES = 0xFFFFFFFF     # of a stream without a gap
+
+
+# Nodes of one row that `take` copies one after another. The next run says where this one ends.
+cdef struct Run:
+    int64_t node                # the first one
+    int64_t segment             # its number in the segments
+    int64_t at                  # of its bytes in the bytes of the streams
 
 
 cdef class Assembler:
@@ -108,6 +119,7 @@ cdef class Assembler:
     cdef NodeArena nodes
     cdef NumberList touched         # each `Direction` with new bytes
     cdef NumberList given           # places of directions: those of the rows of the last `take`
+    cdef NumberList runs            # each `Run` of `take`, and one for the end
     cdef NumberList released_places
     cdef NumberList wholes          # addresses of memory: datagrams whose bytes are borrowed
     cdef NumberList missing         # places of directions that may have missing bytes
@@ -151,6 +163,7 @@ cdef class Assembler:
         free(self.wholes.at)
         free(self.touched.at)
         free(self.given.at)
+        free(self.runs.at)
         free(self.missing.at)
         free(self.released_places.at)
 
@@ -255,36 +268,47 @@ cdef class Assembler:
         together: leave the bytes of all connections for later, or of none. They wait for missing
             bytes of any connection, up to a limit.
 
-        Raises MemoryError, OverflowError where a stream has 4 GiB without a gap.
+        Raises MemoryError, ValueError where a stream has 4 GiB without a gap.
         """
-        cdef const Direction* touched = <const Direction*>self.touched.at
-        cdef size_t i, rows = 0, nodes = 0, flow_count = 0, count = self.touched.count // 2
-        cdef uint64_t size = 0, largest = 0
+        cdef Direction* touched = <Direction*>self.touched.at
+        cdef size_t i, count = self.touched.count // 2
         cdef int64_t previous = -1
+        cdef int32_t flow = -1
+        cdef Run end = Run(NONE, 0, 0)
         cdef bint takes_all = everything or released or (
             together and not self.has_missing() and self.has_much_new())
+        cdef RowBlock rows = RowBlock.__new__(RowBlock)
         cdef Side* side
+        rows.allocate(sizeof(Stream), count + SHORT_LIST, <size_t>-1, None)
         self.is_together = together
+        self.given.count = 0
+        self.runs.count = 0
         if count:
-            qsort(self.touched.at, count, sizeof(Direction), compare_numbers)
+            qsort(touched, count, sizeof(Direction), compare_numbers)
         for i in range(count):
             side = self.find_side(touched[i].place)
             side.is_taken = self.is_taken(touched[i].place, takes_all, together, released)
             if not side.is_taken:
                 continue
-            rows += self.count_rows(side, &nodes, &largest)
-            size += side.ready_bytes
-            flow_count += touched[i].place // 2 != previous
+            flow += touched[i].place // 2 != previous
             previous = touched[i].place // 2
-        if largest > <uint64_t>0xFFFFFFFF:
-            raise OverflowError(f"a stream has {largest} bytes without a gap")
-        block = Block(size)
-        flows = np.zeros(flow_count, FLOW)
-        endpoints = np.zeros((flow_count, ENDPOINTS), np.uint8)
-        streams = np.zeros(rows, STREAM)
-        segments = np.empty(nodes, SEGMENT)
-        self.write_all(flows, endpoints, streams, block, segments)
-        return flows, endpoints, streams, block, segments
+            if not self.write_rows(touched[i].place, flow, &rows.rows, &end):
+                self.given.count = 0
+                if rows.rows.bad:
+                    raise ValueError("a stream has 4 GiB or more without a gap. Read the capture "
+                                     "in pieces, for example with iter_tables")
+                raise MemoryError("no memory for the rows of streams")
+        if not self.begin_run(&end):
+            raise MemoryError("no memory for the numbers of packets")
+        block = Block(end.at)
+        flows = np.zeros(flow + 1, FLOW)
+        endpoints = np.zeros((flow + 1, ENDPOINTS), np.uint8)
+        segments = np.empty(end.segment, SEGMENT)
+        self.copy_all(block, segments)
+        self.write_flows(flows, endpoints)
+        self.note_given(<const Stream*>rows.rows.at)
+        rows.is_writable = True
+        return flows, endpoints, np.frombuffer(rows, STREAM), block, segments
 
     def list_flows(self, *, released=False):
         """Return connections in the order of their numbers: an array of dtype FLOW, and their
@@ -520,46 +544,111 @@ cdef class Assembler:
     cdef Side* find_side(self, int64_t place) noexcept nogil:
         return &self.connections.at[place // 2].side[place % 2]
 
-    cdef size_t count_rows(self, const Side* side, size_t* nodes, uint64_t* largest) noexcept nogil:
-        # Return the number of rows for the ready bytes of a direction. Add the number of its nodes.
-        cdef int32_t i = side.ready
-        cdef uint64_t expected = side.given, piece = 0
-        cdef size_t rows = 0
-        cdef bint begins = True
-        while i != NONE:
-            if self.nodes.at[i].position > expected:
-                rows += 1
-                begins = True
-            if begins:
-                rows += 1
-                piece = 0
-                begins = False
-            piece += self.nodes.at[i].size
-            largest[0] = max(largest[0], piece)
-            expected = self.nodes.at[i].position + self.nodes.at[i].size
-            nodes[0] += 1
-            i = self.nodes.at[i].next
-        return rows
+    cdef bint write_rows(self, int64_t place, int32_t flow, Rows* rows, Run* next) noexcept nogil:
+        # Add the rows of a direction, and the runs of its nodes. Return False for no memory, and
+        # for too many bytes in a row, which is counted as bad.
+        # next: where the next node goes.
+        cdef const Connection* connection = &self.connections.at[place // 2]
+        cdef const Side* side = &connection.side[place % 2]
+        cdef uint8_t kind = TO_SERVER if place % 2 == connection.client else TO_CLIENT
+        cdef uint64_t expected = side.given
+        cdef int64_t run_end = 0
+        cdef const Node* node
+        cdef Stream* row = NULL
+        next.node = side.ready
+        while next.node != NONE:
+            node = &self.nodes.at[next.node]
+            if node.position > expected:
+                row = self.begin_stream(rows, place, kind, flow, next, expected, node.time)
+                if row is NULL:
+                    return False
+                row.head.fault = LOST
+                row.lost = <int64_t>(node.position - expected)
+                row = NULL
+            if row is NULL:
+                row = self.begin_stream(rows, place, kind, flow, next, node.position, node.time)
+                if row is NULL:
+                    return False
+                run_end = 0
+            if next.at >= run_end:
+                if not self.begin_run(next):
+                    return False
+                run_end = next.at + RUN_BYTES
+            if node.size > <uint32_t>MOST_BYTES - row.head.size:
+                rows.bad += 1
+                return False
+            row.head.size += node.size
+            row.time_end = node.time
+            row.segment_count += 1
+            expected = node.position + node.size
+            next.segment += 1
+            next.at += node.size
+            next.node = node.next
+        return True
 
-    cdef int write_all(self, flows, endpoints, streams, Block block, segments) except -1:
-        # Fill the arrays of `take`.
+    cdef Stream* begin_stream(self, Rows* rows, int64_t place, uint8_t kind, int32_t flow,
+                              const Run* run, uint64_t position, int64_t time) noexcept nogil:
+        # Add a row of a direction. Return NULL for no memory.
+        cdef Stream* row = <Stream*>begin_row(rows, sizeof(Stream))
+        if row is NULL or not push(&self.given, place):
+            return NULL
+        rows.count += 1
+        row.head.start = run.at
+        row.head.parent = flow
+        row.head.kind = kind
+        row.position = <int64_t>position
+        row.time = time
+        row.time_end = time
+        row.first_segment = run.segment
+        return row
+
+    cdef bint begin_run(self, const Run* run) noexcept nogil:
+        return (push(&self.runs, run.node) and push(&self.runs, run.segment)
+                and push(&self.runs, run.at))
+
+    cdef int copy_all(self, Block block, segments) except -1:
+        # Copy the bytes of all runs, and write their segments. Several threads share large ones.
+        cdef Py_ssize_t count = self.runs.count // 3 - 1
+        cdef int threads = choose_threads(len(block))
+        if count <= 0:
+            return 0
+        if threads == 1:
+            self._copy_runs(0, count, block, segments)
+            return 0
+        ends = np.asarray(<int64_t[:count + 1, :3]>self.runs.at)[:, 2]
+        run_each([partial(self._copy_runs, start, stop, block, segments)
+                  for start, stop in cut_evenly(np.diff(ends), threads)])
+        return 0
+
+    def _copy_runs(self, size_t start, size_t stop, Block block, Segment[::1] segments):
+        cdef const Run* runs = <const Run*>self.runs.at
+        cdef size_t i
+        with nogil:
+            for i in range(start, stop):
+                self.copy_run(&runs[i], runs[i + 1].segment, block.at, &segments[0])
+
+    cdef void copy_run(self, const Run* run, int64_t end, char* arena,
+                       Segment* segments) noexcept nogil:
+        # Copy the bytes of a run, and write its segments. end: the number behind its last one.
+        cdef int64_t i, at = run.at
+        cdef const Node* node = &self.nodes.at[run.node]
+        for i in range(run.segment, end):
+            if node.next != NONE:
+                prefetch_bytes(self.nodes.at[node.next].data, self.nodes.at[node.next].size)
+            memcpy(arena + at, node.data, node.size)
+            segments[i] = Segment(at, node.time, node.packet, node.ready, node.order,
+                                  node.order_of_all)
+            at += node.size
+            node = &self.nodes.at[node.next]
+
+    cdef int write_flows(self, flows, endpoints) except -1:
+        # Write the connections of the directions that are taken, and leave the other directions.
         cdef Direction* touched = <Direction*>self.touched.at
-        cdef Flow[::1] flow_rows
-        cdef Stream[::1] rows
-        cdef Segment[::1] parts
-        cdef uint8_t[:, ::1] ends
-        cdef size_t i, kept = 0, row = 0, part = 0
-        cdef uint64_t at = 0
+        cdef Flow[::1] rows = flows.view(flow_struct)
+        cdef uint8_t[:, ::1] ends = endpoints
+        cdef size_t i, kept = 0
         cdef int32_t flow = -1
         cdef int64_t place, previous = -1
-        if not len(streams):
-            self.given.count = 0
-            return 0
-        flow_rows = flows.view(flow_struct)
-        rows = streams.view(stream_struct)
-        parts = segments
-        ends = endpoints
-        self.given.count = 0
         for i in range(self.touched.count // 2):
             place = touched[i].place
             if not self.find_side(place).is_taken:
@@ -570,53 +659,16 @@ cdef class Assembler:
             if place // 2 != previous:
                 previous = place // 2
                 flow += 1
-                write_flow(&self.connections.at[previous], &flow_rows[flow], &ends[flow, 0], flow)
-            if not self.write_side(place, flow, &rows[0], &row, &parts[0], &part, block.at, &at):
-                raise MemoryError("no memory for the numbers of streams")
+                write_flow(&self.connections.at[previous], &rows[flow], &ends[flow, 0], flow)
         self.touched.count = 2 * kept
         return 0
 
-    cdef bint write_side(self, int64_t place, int32_t flow, Stream* rows, size_t* row,
-                         Segment* parts, size_t* part, char* arena, uint64_t* at) noexcept nogil:
-        # Write the rows, the bytes and the segments of a direction. Return False for no memory.
-        cdef Connection* connection = &self.connections.at[place // 2]
-        cdef Side* side = &connection.side[place % 2]
-        cdef uint8_t kind = TO_SERVER if place % 2 == connection.client else TO_CLIENT
-        cdef uint64_t expected = side.given
-        cdef int32_t i = side.ready
-        cdef Node* node
-        cdef Stream* out = NULL
-        while i != NONE:
-            node = &self.nodes.at[i]
-            if node.next != NONE:
-                prefetch_bytes(self.nodes.at[node.next].data, self.nodes.at[node.next].size)
-            if node.position > expected:
-                out = &rows[row[0]]
-                row[0] += 1
-                begin_stream(out, kind, flow, at[0], expected, node.time, part[0])
-                out.head.fault = LOST
-                out.lost = <int64_t>(node.position - expected)
-                out = NULL
-                if not push(&self.given, place):
-                    return False
-            if out is NULL:
-                out = &rows[row[0]]
-                row[0] += 1
-                begin_stream(out, kind, flow, at[0], node.position, node.time, part[0])
-                side.given = node.position
-                if not push(&self.given, place):
-                    return False
-            memcpy(arena + at[0], node.data, node.size)
-            parts[part[0]] = Segment(<int64_t>at[0], node.time, node.packet, node.ready, node.order,
-                                     node.order_of_all)
-            part[0] += 1
-            at[0] += node.size
-            out.head.size += node.size
-            out.time_end = node.time
-            out.segment_count += 1
-            expected = node.position + node.size
-            i = node.next
-        return True
+    cdef void note_given(self, const Stream* rows) noexcept nogil:
+        # Note up to which position the gaps of each direction are in these rows.
+        cdef size_t i
+        for i in range(self.given.count):
+            if rows[i].head.fault != LOST:
+                self.find_side(self.given.at[i]).given = rows[i].position
 
     cdef void free_wholes(self) noexcept:
         cdef size_t i
@@ -831,17 +883,6 @@ cdef inline uint64_t count_owned(const NodeArena* nodes, const Connection* conne
 cdef inline bint holds(const Head* head, uint32_t at, int32_t size) noexcept nogil:
     # Return whether a place is inside its frame. Rows may come from a user.
     return size >= 0 and <uint64_t>at + <uint64_t>size <= head.size
-
-
-cdef inline void begin_stream(Stream* row, uint8_t kind, int32_t flow, uint64_t start,
-                              uint64_t position, int64_t time, size_t segment) noexcept nogil:
-    row.head.start = <int64_t>start
-    row.head.parent = flow
-    row.head.kind = kind
-    row.position = <int64_t>position
-    row.time = time
-    row.time_end = time
-    row.first_segment = <int64_t>segment
 
 
 cdef void write_flow(const Connection* connection, Flow* row, uint8_t* endpoints,

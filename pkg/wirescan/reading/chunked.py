@@ -16,6 +16,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from wirescan.core.fault import Fault
+from wirescan.core.parallel import choose_threads, map_ahead
 from wirescan.files.source import (
     get_seekable_size,
     is_local,
@@ -132,6 +133,7 @@ class LocalPieces:
     Iterating raises what `open_range` and its function raise.
 
     Attributes:
+        piece: as given.
         new_bytes: the bytes of the last piece that the pieces before do not have.
     """
 
@@ -145,7 +147,7 @@ class LocalPieces:
         self._open_range = open_range
         self._at = start
         self._stop = stop
-        self._piece = piece
+        self.piece = piece
         self._repeated = 0
         self.new_bytes = 0
 
@@ -153,7 +155,7 @@ class LocalPieces:
         with self._open_range() as read:
             while self._at < self._stop:
                 first = self._at
-                self._at = min(first + self._piece, self._stop)
+                self._at = min(first + self.piece, self._stop)
                 self.new_bytes = self._at - first - self._repeated
                 self._repeated = 0
                 yield read(first, self._at)
@@ -166,7 +168,7 @@ class LocalPieces:
         stream: has read the last piece.
         """
         if self._at < self._stop:
-            self._repeated = stream.give_back(self._piece // REPEATED)
+            self._repeated = stream.give_back(self.piece // REPEATED)
             self._at -= self._repeated
 
 
@@ -346,27 +348,41 @@ def scan_outermost(
         reader = top.make_reader(errors=errors, check=check, limits=limits)
         top = format_of(CAPTURE_FORMAT)
     stream = Stream(top, errors=errors, check=check, limits=limits, source=source, offset=offset)
+    tables = _feed_chunks(stream, chunks, allowance, source)
+    if reader is None:
+        yield from tables
+        yield stream.close(tail=tail)
+        return
+    with add_source(source):
+        # The next blocks of a file are read while the caller uses the frames of the last ones.
+        # Those of a stream may come late, so its frames are not held back.
+        is_ahead = isinstance(chunks, LocalPieces) and choose_threads(2 * chunks.piece) > 1
+        for table in (map_ahead if is_ahead else map)(reader.feed, tables):
+            if len(table):
+                yield table
+    table = stream.close(tail=tail)
+    with add_source(source):
+        last_frames = [reader.feed(table)] if len(table) else []
+        last_frames.append(reader.close())
+    yield from last_frames
+    yield table[:0]  # it says why the scan stopped
+
+
+def _feed_chunks(
+    stream: Stream, chunks: Iterable[Any], allowance: Allowance | None, source: str | None
+) -> Iterator[FrameTable]:
+    """Yield the frames that each chunk of a stream completes, where there are any."""
     for chunk in chunks:
         table = stream.feed(chunk)
         if isinstance(chunks, LocalPieces):
             chunks.repeat_cut(stream)
             if allowance is not None:
                 allowance.count_read(chunks.new_bytes)
-        with add_source(source):
-            if len(table) and allowance is not None:
-                allowance.spend_frames(table)
-            if len(table) and reader is not None:
-                table = reader.feed(table)
         if len(table):
+            if allowance is not None:
+                with add_source(source):
+                    allowance.spend_frames(table)
             yield table
-    table = stream.close(tail=tail)
-    if reader is not None:
-        with add_source(source):
-            last_frames = [reader.feed(table)] if len(table) else []
-            last_frames.append(reader.close())
-        yield from last_frames
-        table = table[:0]  # it says why the scan stopped
-    yield table
 
 
 def open_nested(
