@@ -306,7 +306,6 @@ cdef class Assembler:
         segments = np.empty(end.segment, SEGMENT)
         self.copy_all(block, segments)
         self.write_flows(flows, endpoints)
-        self.note_given(<const Stream*>rows.rows.at)
         rows.is_writable = True
         return flows, endpoints, np.frombuffer(rows, STREAM), block, segments
 
@@ -544,36 +543,37 @@ cdef class Assembler:
     cdef Side* find_side(self, int64_t place) noexcept nogil:
         return &self.connections.at[place // 2].side[place % 2]
 
-    cdef bint write_rows(self, int64_t place, int32_t flow, Rows* rows, Run* next) noexcept nogil:
+    cdef bint write_rows(self, int64_t place, int32_t flow, Rows* rows, Run* run) noexcept nogil:
         # Add the rows of a direction, and the runs of its nodes. Return False for no memory, and
         # for too many bytes in a row, which is counted as bad.
-        # next: where the next node goes.
-        cdef const Connection* connection = &self.connections.at[place // 2]
-        cdef const Side* side = &connection.side[place % 2]
+        # run: the next node, and where it goes.
+        cdef Connection* connection = &self.connections.at[place // 2]
+        cdef Side* side = &connection.side[place % 2]
         cdef uint8_t kind = TO_SERVER if place % 2 == connection.client else TO_CLIENT
         cdef uint64_t expected = side.given
         cdef int64_t run_end = 0
         cdef const Node* node
         cdef Stream* row = NULL
-        next.node = side.ready
-        while next.node != NONE:
-            node = &self.nodes.at[next.node]
+        run.node = side.ready
+        while run.node != NONE:
+            node = &self.nodes.at[run.node]
             if node.position > expected:
-                row = self.begin_stream(rows, place, kind, flow, next, expected, node.time)
+                row = self.begin_stream(rows, place, kind, flow, run, expected, node.time)
                 if row is NULL:
                     return False
                 row.head.fault = LOST
                 row.lost = <int64_t>(node.position - expected)
                 row = NULL
             if row is NULL:
-                row = self.begin_stream(rows, place, kind, flow, next, node.position, node.time)
+                row = self.begin_stream(rows, place, kind, flow, run, node.position, node.time)
                 if row is NULL:
                     return False
+                side.given = node.position
                 run_end = 0
-            if next.at >= run_end:
-                if not self.begin_run(next):
+            if run.at >= run_end:
+                if not self.begin_run(run):
                     return False
-                run_end = next.at + RUN_BYTES
+                run_end = run.at + RUN_BYTES
             if node.size > <uint32_t>MOST_BYTES - row.head.size:
                 rows.bad += 1
                 return False
@@ -581,9 +581,9 @@ cdef class Assembler:
             row.time_end = node.time
             row.segment_count += 1
             expected = node.position + node.size
-            next.segment += 1
-            next.at += node.size
-            next.node = node.next
+            run.segment += 1
+            run.at += node.size
+            run.node = node.next
         return True
 
     cdef Stream* begin_stream(self, Rows* rows, int64_t place, uint8_t kind, int32_t flow,
@@ -607,39 +607,31 @@ cdef class Assembler:
                 and push(&self.runs, run.at))
 
     cdef int copy_all(self, Block block, segments) except -1:
-        # Copy the bytes of all runs, and write their segments. Several threads share large ones.
+        # Copy the bytes of all runs, and write their segments. Threads share many bytes.
         cdef Py_ssize_t count = self.runs.count // 3 - 1
         cdef int threads = choose_threads(len(block))
-        if count <= 0:
-            return 0
-        if threads == 1:
-            self._copy_runs(0, count, block, segments)
+        if count == 0:
             return 0
         ends = np.asarray(<int64_t[:count + 1, :3]>self.runs.at)[:, 2]
-        run_each([partial(self._copy_runs, start, stop, block, segments)
-                  for start, stop in cut_evenly(np.diff(ends), threads)])
+        shares = [(0, count)] if threads == 1 else cut_evenly(np.diff(ends), threads)
+        run_each([partial(_copy_runs, self, start, stop, block, segments)
+                  for start, stop in shares])
         return 0
-
-    def _copy_runs(self, size_t start, size_t stop, Block block, Segment[::1] segments):
-        cdef const Run* runs = <const Run*>self.runs.at
-        cdef size_t i
-        with nogil:
-            for i in range(start, stop):
-                self.copy_run(&runs[i], runs[i + 1].segment, block.at, &segments[0])
 
     cdef void copy_run(self, const Run* run, int64_t end, char* arena,
                        Segment* segments) noexcept nogil:
         # Copy the bytes of a run, and write its segments. end: the number behind its last one.
-        cdef int64_t i, at = run.at
-        cdef const Node* node = &self.nodes.at[run.node]
+        cdef int64_t i, at = run.at, place = run.node
+        cdef const Node* node
         for i in range(run.segment, end):
+            node = &self.nodes.at[place]
             if node.next != NONE:
                 prefetch_bytes(self.nodes.at[node.next].data, self.nodes.at[node.next].size)
             memcpy(arena + at, node.data, node.size)
             segments[i] = Segment(at, node.time, node.packet, node.ready, node.order,
                                   node.order_of_all)
             at += node.size
-            node = &self.nodes.at[node.next]
+            place = node.next
 
     cdef int write_flows(self, flows, endpoints) except -1:
         # Write the connections of the directions that are taken, and leave the other directions.
@@ -662,13 +654,6 @@ cdef class Assembler:
                 write_flow(&self.connections.at[previous], &rows[flow], &ends[flow, 0], flow)
         self.touched.count = 2 * kept
         return 0
-
-    cdef void note_given(self, const Stream* rows) noexcept nogil:
-        # Note up to which position the gaps of each direction are in these rows.
-        cdef size_t i
-        for i in range(self.given.count):
-            if rows[i].head.fault != LOST:
-                self.find_side(self.given.at[i]).given = rows[i].position
 
     cdef void free_wholes(self) noexcept:
         cdef size_t i
@@ -810,6 +795,16 @@ cdef class Assembler:
         if not (push(&self.touched, 2 * self.connections.at[place].number + source)
                 and push(&self.touched, 2 * place + source)):
             self.out_of_memory = True
+
+
+def _copy_runs(Assembler assembler not None, size_t start, size_t stop, Block block not None,
+               Segment[::1] segments):
+    # Copy the bytes of some runs, on any thread.
+    cdef const Run* runs = <const Run*>assembler.runs.at
+    cdef size_t i
+    with nogil:
+        for i in range(start, stop):
+            assembler.copy_run(&runs[i], runs[i + 1].segment, block.at, &segments[0])
 
 
 cdef inline void prefetch_bytes(const uint8_t* at, uint32_t size) noexcept nogil:

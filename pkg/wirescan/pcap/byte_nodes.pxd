@@ -7,7 +7,8 @@
 # extends. Beyond it a packet counts as lost. Beyond the limit on held bytes of a direction, the
 # bytes that are missing before them are lost.
 from libc.stdint cimport int32_t, int64_t, uint8_t, uint32_t, uint64_t
-from libc.stdlib cimport free, malloc, realloc
+from libc.stdlib cimport free, malloc
+from wirescan.core.memory cimport grow_memory
 from libc.string cimport memcpy
 from wirescan.core cimport prefetch
 from wirescan.pcap.block cimport CACHE_LINE
@@ -75,7 +76,7 @@ cdef inline int32_t make_node(NodeArena* nodes, const Packet* packet, int64_t nu
     else:
         if nodes.count == nodes.capacity:
             capacity = <int64_t>nodes.capacity + nodes.capacity // 2 + 256
-            memory = (realloc(nodes.at, capacity * sizeof(Node))
+            memory = (grow_memory(nodes.at, capacity * sizeof(Node))
                       if capacity < MOST_NODES else NULL)
             if memory is NULL:
                 nodes.out_of_memory = True

@@ -1,7 +1,8 @@
 # Finds the connection of a packet, by its endpoints, and follows how it begins and ends.
 # assembler.pyx uses it.
 from libc.stdint cimport int32_t, int64_t, uint8_t, uint16_t, uint32_t, uint64_t
-from libc.stdlib cimport free, malloc, realloc
+from libc.stdlib cimport free, malloc
+from wirescan.core.memory cimport grow_memory
 from libc.string cimport memcmp, memcpy, memset
 from wirescan.core cimport prefetch
 from wirescan.pcap.rows cimport Packet
@@ -201,14 +202,14 @@ cdef inline int32_t reserve_connection(ConnectionTable* table) noexcept nogil:
         capacity = table.capacity + table.capacity // 2 + 64
         if capacity > MOST_CONNECTIONS:
             return NONE
-        memory = realloc(table.at, capacity * sizeof(Connection))
+        memory = grow_memory(table.at, capacity * sizeof(Connection))
         if memory is NULL:
             return NONE
         table.at = <Connection*>memory
         table.capacity = capacity
     # There are at least two slots for each connection, so few of them share one.
     if 2 * table.count > table.slot_count:
-        memory = realloc(table.slots, 4 * table.slot_count * sizeof(int32_t))
+        memory = grow_memory(table.slots, 4 * table.slot_count * sizeof(int32_t))
         if memory is NULL:
             return NONE
         table.slots = <int32_t*>memory

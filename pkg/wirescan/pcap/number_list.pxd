@@ -1,6 +1,6 @@
 # A list of numbers that grows, for assembler.pyx.
 from libc.stdint cimport int64_t
-from libc.stdlib cimport realloc
+from wirescan.core.memory cimport grow_memory
 
 cdef struct NumberList:
     int64_t* at
@@ -14,7 +14,7 @@ cdef inline bint push(NumberList* numbers, int64_t number) noexcept nogil:
     cdef void* memory
     if numbers.count == numbers.capacity:
         capacity = numbers.capacity * 2 + 64
-        memory = realloc(numbers.at, capacity * sizeof(int64_t))
+        memory = grow_memory(numbers.at, capacity * sizeof(int64_t))
         if memory is NULL:
             return False
         numbers.at = <int64_t*>memory
