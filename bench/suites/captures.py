@@ -128,7 +128,7 @@ def run(
     """Return the section as markdown.
 
     count: number of packets. part: number of packets for slow readers. most_connections: of the
-    capture with many connections. exchanges: number of requests of a capture with their answers.
+    capture with many connections. exchanges: number of requests of a capture with their responses.
     inside: number of packets of a capture that begins inside connections.
     """
     report = Report("Captures")
@@ -235,11 +235,11 @@ def measure_connections(
 
 
 def measure_exchanges(report: Report, count: int, rounds: int) -> None:
-    """Read a capture of requests and their answers, whole and in pieces."""
+    """Read a capture of requests and their responses, whole and in pieces."""
     raw, packets = make_exchanges(count, CONNECTIONS)
     whole = wirescan.scan(raw, "kafka.records")
     if len(wirescan.scan(raw, "kafka.exchanges")) != count:
-        raise ValueError("not all requests have their answers")
+        raise ValueError("not all requests have their responses")
     contenders = []
     against = {}
     with tempfile.NamedTemporaryFile(suffix=".pcap") as file:
@@ -262,12 +262,12 @@ def measure_exchanges(report: Report, count: int, rounds: int) -> None:
             against[name + threads] = name if threads else format
         times = interleave(contenders, rounds)
     report.say(
-        "### Requests and answers",
+        "### Requests and responses",
         "",
-        f"{count:,} requests of {CONNECTIONS} connections and their answers, in {packets:,} "
+        f"{count:,} requests of {CONNECTIONS} connections and their responses, in {packets:,} "
         f"packets of {len(raw) / packets:.0f} bytes with {len(whole) / packets:.1f} records. Half "
-        "of the connections produce, and half fetch answers of several packets. The pieces are "
-        "those of a mapped file.",
+        "of the connections produce, and half fetch responses of several packets. Pieces "
+        "are read from a mapped file.",
         "",
         format_timings(times, against, "packet"),
     )

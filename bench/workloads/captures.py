@@ -6,8 +6,8 @@ lognormal, and timestamps jitter. The connections began before the capture.
 Lumberjack and NATS: each packet has one window of events, or several messages. Each connection has
 few packets. The capture has its beginning, or begins inside its first frame.
 
-Packets of the connections take turns. Only the captures of exchanges have answers: half of their
-clients produce, and the others fetch answers of several packets.
+Packets of the connections take turns. Only the captures of exchanges have responses: half of their
+clients produce, and the others fetch responses of several packets.
 """
 
 from __future__ import annotations
@@ -21,7 +21,9 @@ from wirescan import kafka, lumberjack, nats, pcap
 
 SEED = 1
 PRODUCE_VERSION = 8  # the newest one that tshark 4.0 reads
-FETCH_VERSION = 11  # the same
+FETCH_VERSION = 11  # the newest one that tshark 4.0 reads
+REQUEST_NUMBER_AT = 8  # the place of the correlation id
+RESPONSE_NUMBER_AT = 4
 KINDS = 256  # different requests
 SIZES = (200, 1300)  # bytes of the records in a request
 KEY_SIZES = (8, 32)
@@ -38,7 +40,7 @@ NATS_PORT = 4222
 PACKETS_EACH = 8  # packets of a connection of Lumberjack or NATS
 CUT = 37  # bytes of its first frame that a capture does not have
 MOST_FRAMES = 8  # of a packet
-MOST_BATCHES = 8  # of an answer to Fetch
+MOST_BATCHES = 8  # of a response to Fetch
 SEGMENT_BYTES = 1448  # what a packet of Ethernet carries
 ACK = 0x10
 SYN = 0x02
@@ -49,12 +51,15 @@ def make_requests() -> list[bytes]:
     """Return different Produce requests with one batch each."""
     numbers = np.random.default_rng(SEED)
     requests = [make_produce_exchange(numbers)[0] for _ in range(KINDS)]
-    return [number_message(request, 8, number) for number, request in enumerate(requests)]
+    return [
+        number_message(request, REQUEST_NUMBER_AT, number)
+        for number, request in enumerate(requests)
+    ]
 
 
-def number_message(message: bytes, at: int, number: int) -> bytes:
-    """Return a message with a correlation id, which is at a place of it."""
-    return message[:at] + struct.pack(">i", number) + message[at + 4 :]
+def number_message(message: bytes, place: int, correlation_id: int) -> bytes:
+    """Return a message with another correlation id. place: where it begins."""
+    return message[:place] + struct.pack(">i", correlation_id) + message[place + 4 :]
 
 
 def make_records(numbers: np.random.Generator, size: int) -> list[dict[str, Any]]:
@@ -87,7 +92,7 @@ def make_capture(count: int, connections: int) -> tuple[bytes, list[bytes]]:
 
 
 def make_produce_exchange(numbers: np.random.Generator) -> tuple[bytes, bytes]:
-    """Return a Produce request with one batch, and its answer."""
+    """Return a Produce request with one batch, and its response."""
     batch = kafka.encode_batch(make_records(numbers, int(numbers.integers(*SIZES))))
     partition = {"index": 0, "records": bytes(batch)}
     topics = [{"name": "orders", "partition_data": [partition]}]
@@ -99,7 +104,7 @@ def make_produce_exchange(numbers: np.random.Generator) -> tuple[bytes, bytes]:
 
 
 def make_fetch_exchange(numbers: np.random.Generator) -> tuple[bytes, bytes]:
-    """Return a Fetch request of one partition, and an answer with one or several batches."""
+    """Return a Fetch request of one partition, and a response with one or several batches."""
     partition = {"partition": 0, "fetch_offset": int(numbers.integers(1 << 40))}
     topics = [{"topic": "orders", "partitions": [partition]}]
     request = kafka.encode_request("Fetch", FETCH_VERSION, {"topics": topics}, client_id="bench")
@@ -113,10 +118,10 @@ def make_fetch_exchange(numbers: np.random.Generator) -> tuple[bytes, bytes]:
 
 
 def make_exchanges(count: int, connections: int) -> tuple[bytes, int]:
-    """Return a pcap file of `count` requests and their answers, and the number of its packets.
+    """Return a pcap file of `count` requests and their responses, and the number of its packets.
 
-    Half of the connections produce, and the others fetch. An answer comes when half of the other
-    connections have sent a request.
+    Half of the connections produce, and the others fetch. Each response follows its request after
+    `connections // 2` further requests.
     """
     numbers = np.random.default_rng(SEED)
     makers = (make_produce_exchange, make_fetch_exchange)
@@ -145,11 +150,11 @@ def make_exchanges(count: int, connections: int) -> tuple[bytes, int]:
     for number in range(count + lag):
         if number < count:
             request, _ = kinds[number % connections % 2][chosen[number]]
-            send(number, number_message(request, 8, number), is_client=True)
+            send(number, number_message(request, REQUEST_NUMBER_AT, number), is_client=True)
         if number >= lag:
             asked = number - lag
             _, response = kinds[asked % connections % 2][chosen[asked]]
-            send(asked, number_message(response, 4, asked), is_client=False)
+            send(asked, number_message(response, RESPONSE_NUMBER_AT, asked), is_client=False)
     return pcap.encode_pcap(packets, nanoseconds=True), len(packets)
 
 

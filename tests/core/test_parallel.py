@@ -1,6 +1,8 @@
 """core/parallel.py: how many threads a call uses, and functions that run on them."""
 
+import gc
 import os
+import signal
 import threading
 import time
 import weakref
@@ -140,15 +142,7 @@ def test_the_child_of_a_fork_has_threads_of_its_own():
             status = 0 if run_each([lambda: 1, lambda: 2]) == [1, 2] else 2
         finally:
             os._exit(status)
-    deadline = time.monotonic() + 20
-    ended, status = 0, 0
-    while not ended and time.monotonic() < deadline:
-        ended, status = os.waitpid(child, os.WNOHANG)
-        time.sleep(0.01)
-    if not ended:
-        os.kill(child, 9)
-        os.waitpid(child, 0)
-    assert ended and os.waitstatus_to_exitcode(status) == 0
+    assert end_within(20, child) == 0
 
 
 @pytest.mark.parametrize("workers", [1, 2, 7])
@@ -191,6 +185,125 @@ def test_the_next_call_is_made_while_a_result_is_used():
         assert number == 9 or made[number + 1].wait(10)
         assert not any(event.is_set() for event in made[number + 2 :])
     assert threading.get_ident() not in threads
+
+
+def test_functions_end_before_an_interruption_is_raised():
+    """The functions use memory that the caller frees after an error."""
+    ended = threading.Event()
+
+    def work_for_long():
+        time.sleep(0.3)
+        ended.set()
+
+    def interrupt(*_):
+        raise KeyboardInterrupt
+
+    before = signal.signal(signal.SIGALRM, interrupt)
+    try:
+        signal.setitimer(signal.ITIMER_REAL, 0.05)
+        with pytest.raises(KeyboardInterrupt):
+            run_each([lambda: None, work_for_long])
+        assert ended.is_set()
+    finally:
+        signal.setitimer(signal.ITIMER_REAL, 0)
+        signal.signal(signal.SIGALRM, before)
+
+
+@pytest.mark.parametrize("map_items", [map_ahead, partial(map_in_order, workers=2)])
+def test_an_iteration_may_end_on_the_thread_that_makes_its_call(map_items):
+    """The garbage collector may run there, and it finds iterations that nothing else refers to."""
+    iterations = []
+    may_close = threading.Event()
+    closed = threading.Event()
+
+    def close_iteration(number):
+        if number == 1:
+            assert may_close.wait(10)
+            iterations.pop().close()
+            closed.set()
+
+    iterations.append(map_items(close_iteration, range(9)))
+    next(iterations[0])
+    may_close.set()
+    assert closed.wait(10)
+
+
+def end_within(seconds, child):
+    """Return the exit code of a child process, which is ended if it takes too long."""
+    deadline = time.monotonic() + seconds
+    ended, status = 0, 0
+    while not ended and time.monotonic() < deadline:
+        ended, status = os.waitpid(child, os.WNOHANG)
+        time.sleep(0.01)
+    if not ended:
+        os.kill(child, 9)
+        os.waitpid(child, 0)
+    return os.waitstatus_to_exitcode(status) if ended else None
+
+
+@pytest.mark.parametrize("goes_on", [False, True])
+@pytest.mark.parametrize("map_items", [map_ahead, partial(map_in_order, workers=2)])
+def test_the_child_of_a_fork_does_not_wait_for_calls(map_items, goes_on):
+    def wait_a_little(number):
+        time.sleep(0.2 * (number > 0))
+        return number
+
+    results = map_items(wait_a_little, range(5))
+    assert next(results) == 0
+    child = os.fork()
+    if child == 0:
+        status = 1
+        try:
+            if goes_on:
+                with pytest.raises(RuntimeError, match="child of a fork"):
+                    next(results)
+            results.close()
+            status = 0
+        finally:
+            os._exit(status)
+    assert end_within(10, child) == 0
+    assert list(results) == [1, 2, 3, 4]
+
+
+def test_iterations_may_go_on_on_all_of_our_threads():
+    """Then no thread is left to make their calls, so they make them themselves."""
+    iterations = [map_ahead(abs, range(6)) for _ in range(64)]
+    for iteration in iterations:
+        assert next(iteration) == 0
+    all_threads = threading.Barrier(64)
+    ended = []
+
+    def read_one(iteration):
+        all_threads.wait(10)
+        return sum(iteration)
+
+    def read_all():
+        ended.extend(map_in_order(read_one, iterations, 64))
+
+    thread = threading.Thread(target=read_all, daemon=True)
+    thread.start()
+    thread.join(20)
+    assert ended == [15] * 64
+
+
+def test_a_failure_keeps_nothing_in_memory():
+    class Item:
+        pass
+
+    def yield_one_and_fail(item):
+        yield item
+        raise OSError("no more items")
+
+    item = Item()
+    reference = weakref.ref(item)
+    gc.disable()
+    try:
+        with pytest.raises(OSError, match="no more items"):
+            list(map_ahead(lambda item: item, yield_one_and_fail(item)))
+        del item
+        assert reference() is None
+    finally:
+        gc.enable()
 
 
 def test_calls_ahead_do_not_overlap():

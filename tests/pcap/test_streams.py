@@ -19,7 +19,8 @@ from tests.support.simulated_capture import (
     shuffle_packets,
 )
 from wirescan import Fault, FrameError, pcap
-from wirescan.core.parallel import FixedWorkers
+from wirescan.core.parallel import FixedWorkers, run_each
+from wirescan.pcap import assembler
 from wirescan.pcap.assembler import Assembler
 from wirescan.testing.guarded_memory import GuardedMemory
 
@@ -163,6 +164,46 @@ def test_several_threads_copy_the_bytes_and_segments_of_one(workers):
         assert sent[position : position + len(data)] == data
 
 
+def test_several_threads_copy_many_bytes(monkeypatch):
+    capture, connection = make_conversation()
+    capture.send(connection, 0, bytes(4_000_000), size=60_000)
+    shared = []
+
+    def note_functions(functions):
+        shared.append(len(functions))
+        return run_each(functions)
+
+    monkeypatch.setattr(assembler, "run_each", note_functions)
+    for workers in (1, 3):
+        with FixedWorkers(workers):
+            read_streams(capture)
+    assert shared == [1, 3]
+
+
+def test_after_an_error_the_bytes_and_gaps_are_taken_again(monkeypatch):
+    capture, connection = make_conversation()
+    capture.send(connection, 0, b"a" * 100, size=10)
+    del capture.packets[5]
+    packets = pcap.packets(pcap.scan(capture.to_pcap()))
+    follower = Assembler("first")
+    follower.feed(packets.rows, packets.buffers)
+    follower.finish()
+
+    def fail(functions):
+        raise MemoryError
+
+    with monkeypatch.context() as changed:
+        changed.setattr(assembler, "run_each", fail)
+        with pytest.raises(MemoryError):
+            follower.take()
+        with pytest.raises(ValueError, match="3 numbers for 0 rows"):
+            follower.release(np.zeros(3, np.int64))
+    _, _, rows, block, _ = follower.take()
+    assert rows["fault"].tolist() == [0, Fault.LOST, 0]
+    assert rows["time_end"][1] == rows["time"][1] == rows["time"][2]
+    assert bytes(block) == b"a" * 90
+
+
 def test_a_stream_of_4_gib_is_an_error():
     capture, connection = make_conversation()
     capture.send(connection, 0, b"a" * 60_000, size=60_000)
@@ -173,7 +214,7 @@ def test_a_stream_of_4_gib_is_an_error():
     assembler = Assembler("first")
     assembler.feed(rows, packets.buffers)
     for _ in range(2):
-        with pytest.raises(ValueError, match="4 GiB or more.*in pieces"):
+        with pytest.raises(ValueError, match="a side of connection 0 has 4 GiB .* in pieces"):
             assembler.take()
 
 

@@ -12,11 +12,14 @@ import pytest
 import wirescan
 from tests.support.command import run
 from tests.support.paths import CORPUS, ORDERS
-from wirescan import FrameError, kafka, pcap
+from tests.support.simulated_capture import Connection, SimulatedCapture
+from wirescan import ExpansionError, FrameError, Limits, kafka, pcap
+from wirescan.core import parallel
 from wirescan.core.parallel import FixedWorkers
 from wirescan.export import parquet
 from wirescan.export.batches import iter_batches
 from wirescan.frames.registry import format_of
+from wirescan.pcap.stream_frames import CapturedFrames
 from wirescan.reading.captures import choose_source_format
 from wirescan.reading.chunked import iter_tables, scan_outermost
 from wirescan.reading.growing import Tail
@@ -30,12 +33,12 @@ NOT_SENT = (
 EXPECTED = wirescan.scan(KAFKA, NAME).to_arrow()
 
 
-def read_batches(source):
-    return pa.Table.from_batches(iter_batches(source, format=NAME))
+def read_batches(source, **options):
+    return pa.Table.from_batches(iter_batches(source, format=NAME, **options))
 
 
-def read_parquet(source, folder):
-    parquet.convert(source, folder / "out", NAME)
+def read_parquet(source, folder, **options):
+    parquet.convert(source, folder / "out", NAME, **options)
     return pq.read_table(folder / "out")
 
 
@@ -256,6 +259,40 @@ def read_in_pieces(raw, format, workers, errors):
     return frames, None
 
 
+def count_before_limit(path, workers):
+    """Return how many records are read before they are more than the bytes that were read allow."""
+    count = 0
+    options = {"piece": 100_000, "limits": Limits(expansion=200)}
+    with FixedWorkers(workers), pytest.raises(ExpansionError) as caught:
+        for table in iter_tables(path, format="kafka.records?capture=true", **options):
+            count += len(table)
+    assert caught.value.source == path
+    return count
+
+
+def make_request(values, codec):
+    batch = bytes(kafka.encode_batch([{"value": value} for value in values], codec=codec))
+    topics = [{"name": "orders", "partition_data": [{"index": 0, "records": batch}]}]
+    return bytes(kafka.encode_request("Produce", 8, {"topic_data": topics}))
+
+
+def test_bytes_that_are_read_ahead_do_not_allow_more(tmp_path):
+    """The first MiB has a fixed allowance, so the bytes that expand come after it."""
+    capture = SimulatedCapture()
+    connection = Connection((bytes([10, 0, 0, 1]), 40_000), (bytes([10, 0, 0, 2]), 9092))
+    capture.connect(connection)
+    for request, count in (
+        (make_request([bytes(60_000)], "none"), 30),
+        (make_request([bytes(200_000)] * 2, "gzip"), 2000),
+    ):
+        for _ in range(count):
+            capture.send(connection, 0, request, size=60_000)
+    path = tmp_path / "large.pcap"
+    path.write_bytes(capture.to_pcap())
+    counts = [count_before_limit(str(path), workers) for workers in (1, 2)]
+    assert counts[0] == counts[1] > 0
+
+
 @pytest.mark.parametrize("errors", ["strict", "mark"])
 @pytest.mark.parametrize("format", [CAPTURED, "kafka.responses?capture=true"])
 def test_pieces_that_are_read_ahead_have_the_same_frames(format, errors):
@@ -268,6 +305,21 @@ def test_pieces_that_are_read_ahead_have_the_same_frames(format, errors):
         assert one == several
         assert len(one[0]) > 1
         assert (one[1] is not None) == (errors == "strict" and bool(damage))
+
+
+@pytest.mark.parametrize("workers", [1, 2])
+def test_an_error_in_frames_that_are_read_ahead_names_the_file(workers, tmp_path):
+    capture = SimulatedCapture()
+    connection = Connection((bytes([10, 0, 0, 1]), 40_000), (bytes([10, 0, 0, 2]), 9092))
+    capture.connect(connection)
+    request = make_request([b"value"], "none")
+    for part in (request * 20, bytes([255] * 100), request * 20):
+        capture.send(connection, 0, part, size=100)
+    path = tmp_path / "damaged.pcap"
+    path.write_bytes(capture.to_pcap())
+    with FixedWorkers(workers), pytest.raises(FrameError) as caught:
+        list(iter_tables(str(path), format=CAPTURED, piece=500))
+    assert (caught.value.offset, caught.value.source) == (20 * len(request), str(path))
 
 
 def test_frames_of_a_stream_are_not_held_back():
@@ -287,3 +339,23 @@ def test_frames_of_a_stream_are_not_held_back():
     one = note_chunks(1)
     assert note_chunks(2) == one
     assert len(set(one)) > 5
+
+
+@pytest.mark.parametrize("read", [read_batches, read_parquet], ids=["batches", "parquet"])
+@pytest.mark.parametrize("workers", [1, 2])
+def test_one_worker_reads_captures_without_another_thread(read, workers, monkeypatch, tmp_path):
+    threads = set()
+    feed = CapturedFrames.feed
+
+    def note_thread(reader, table):
+        threads.add(threading.current_thread().name)
+        return feed(reader, table)
+
+    monkeypatch.setattr(CapturedFrames, "feed", note_thread)
+    monkeypatch.setattr(parallel, "count_cores", lambda: 2)
+    monkeypatch.delenv(parallel.WORKERS_VARIABLE, raising=False)
+    raw = tmp_path / "large.pcap"
+    raw.write_bytes(KAFKA.read_bytes())
+    arguments = (tmp_path,) if read is read_parquet else ()
+    read(str(raw), *arguments, workers=workers)
+    assert any(name.startswith("wirescan") for name in threads) == (workers == 2)

@@ -6,8 +6,8 @@ many bytes. `cut_evenly` cuts their work. `FixedWorkers` sets the number for all
 `map_ahead` runs it for the next item while the caller uses a result. The threads are shared by all
 calls of the process, and start when they are needed first.
 
-A function on one of these threads never waits for another one of them: there, `choose_workers`
-returns 1, and `run_each` runs its functions one after another.
+A function on one of these threads never waits for another one of them that has not begun: there,
+`choose_workers` returns 1, and `run_each` runs its functions one after another.
 """
 
 from __future__ import annotations
@@ -49,6 +49,7 @@ _stated: ContextVar[int | None] = ContextVar("wirescan_workers", default=None)
 _thread = local()  # its attribute `is_ours` is set on the threads of the executor
 _lock = Lock()
 _executor: ThreadPoolExecutor | None = None
+_forks = 0  # between the first process and this one
 
 
 def count_cores() -> int:
@@ -164,12 +165,29 @@ def run_each(functions: Sequence[Callable[[], Result]]) -> list[Result]:
     if _is_on_our_thread():
         return [function() for function in functions]
     runners: _Runners[Callable[[], Result], Result] = _Runners(_call, len(functions))
-    futures = [runners.submit(function) for function in functions[1:]]
+    futures: list[Future[Result]] = []
     try:
+        for function in functions[1:]:
+            futures.append(runners.submit(function))
         results = [functions[0]()]
     finally:
-        wait(futures)
+        _wait_for_all(futures)
     return results + [future.result() for future in futures]
+
+
+def _wait_for_all(futures: Sequence[Future[Result]]) -> None:
+    """Wait until all functions have ended, also if signal handlers raise meanwhile.
+
+    The functions use memory of the caller, who frees it after an error.
+    """
+    interruption: BaseException | None = None
+    while not all(future.done() for future in futures):
+        try:
+            wait(futures)
+        except BaseException as error:
+            interruption = error
+    if interruption is not None:
+        raise interruption
 
 
 def _call(function: Callable[[], Result]) -> Result:
@@ -190,6 +208,7 @@ def map_in_order(
 
     Raises:
         BaseException: what the function or the iteration raises.
+        RuntimeError: as `map_ahead`.
     """
     if workers == 1:
         yield from map(function, items)
@@ -211,6 +230,7 @@ def map_ahead(function: Callable[[Item], Result], items: Iterable[Item]) -> Iter
 
     Raises:
         BaseException: what the function or the iteration raises.
+        RuntimeError: the iteration goes on in the child of a fork, which has no such thread.
     """
     if _is_on_our_thread():
         yield from map(function, items)
@@ -223,6 +243,7 @@ def _map(runners: _Runners[Item, Result], items: Iterable[Item], most: int) -> I
     pending: deque[Future[Result]] = deque()
     failure: BaseException | None = None
     source = iter(items)
+    forks = _forks
     try:
         while True:
             try:
@@ -235,15 +256,26 @@ def _map(runners: _Runners[Item, Result], items: Iterable[Item], most: int) -> I
             pending.append(runners.submit(item))
             del item
             if len(pending) >= most:
-                yield pending.popleft().result()
+                yield runners.wait_for(pending.popleft())
+                _check_process(forks)
         while pending:
-            yield pending.popleft().result()
+            yield runners.wait_for(pending.popleft())
+            _check_process(forks)
         if failure is not None:
             raise failure
     finally:
-        for future in pending:
-            future.cancel()
-        wait(pending)
+        failure = None  # its traceback has this frame
+        if forks == _forks:
+            for future in pending:
+                future.cancel()
+            # The garbage collector may end this iteration on the thread that makes the call.
+            if not _is_on_our_thread():
+                wait(pending)
+
+
+def _check_process(forks: int) -> None:
+    if forks != _forks:
+        raise RuntimeError("an iteration with threads does not go on in the child of a fork")
 
 
 class _Runners(Generic[Item, Result]):
@@ -257,6 +289,7 @@ class _Runners(Generic[Item, Result]):
         self._function = function
         self._most = most
         self._waiting: deque[tuple[Future[Result], Item]] = deque()
+        self._tickets: list[Lock] = []  # of calls of `_run` that may not have begun
         self._lock = Lock()
         self._running = 0  # threads
 
@@ -268,7 +301,8 @@ class _Runners(Generic[Item, Result]):
             if self._running == self._most:
                 return future
             self._running += 1
-        ticket = Lock()
+            ticket = Lock()
+            self._tickets = [*(old for old in self._tickets if not old.locked()), ticket]
         try:
             _get_executor().submit(self._run, ticket)
         except RuntimeError:
@@ -276,6 +310,16 @@ class _Runners(Generic[Item, Result]):
             # executor may get this call later.
             self._run(ticket)
         return future
+
+    def wait_for(self, future: Future[Result]) -> Result:
+        """Return the result of a future, or raise its error.
+
+        One of our threads makes the calls that no thread has begun. So all threads may wait here.
+        """
+        if _is_on_our_thread():
+            for ticket in self._tickets:
+                self._run(ticket)
+        return future.result()
 
     def _run(self, ticket: Lock) -> None:
         """Call the function until no item waits. Only the first call with a ticket does."""
@@ -317,7 +361,8 @@ def _is_on_our_thread() -> bool:
 
 def _forget_executor() -> None:
     """Forget the executor in the child of a fork: its threads exist only in the parent."""
-    global _executor, _lock
+    global _executor, _lock, _forks
+    _forks += 1
     _executor = None
     _lock = Lock()
 

@@ -63,10 +63,11 @@ def iter_batches(
     read, without a table of rows, unless there are filters or a condition `where`.
 
     workers: the number of threads that read and filter Kafka's records, or that make columns of the
-        frames of other formats (up to four threads) while the calling thread reads them. None, the
-        default: as many as there are cores for this process, but at most the environment variable
-        WIRESCAN_WORKERS. The batches are the same for each number. Groups of records with damage
-        use one thread. With several threads, about two batches more than threads are read ahead.
+        frames of other formats (up to four threads) while the calling thread reads them. Captures
+        of packets are read on one more thread, unless the number is 1. None, the default: as many
+        as there are cores for this process, but at most the environment variable WIRESCAN_WORKERS.
+        The batches are the same for each number. Groups of records with damage use one thread. With
+        several threads, about two batches more than threads are read ahead.
     decode: columns of byte strings whose payloads become typed values, and their decoders, such as
         {"value": "json"}. `wirescan.decoding.notation` lists the texts. A payload that cannot be
         decoded is null. The column after it, such as `value_fault`, says why.
@@ -113,6 +114,7 @@ def iter_batches(
             tail=tail,
             filters=filters,
             mapped=mapped,
+            workers=workers,
             **options,
         )
     else:

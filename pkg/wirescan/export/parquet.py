@@ -22,6 +22,7 @@ from wirescan.frames.optional_packages import name_package
 with name_package("pyarrow", __name__, "'wirescan[arrow]'"):
     import pyarrow as pa
 
+from wirescan.core.parallel import FixedWorkers
 from wirescan.decoding.decoder import Decoder
 from wirescan.decoding.payload_columns import PayloadColumns
 from wirescan.export import fault_report
@@ -427,7 +428,13 @@ def convert(
             chooser=chooser,
             advance=advance,
         )
-        results = list(pool.map(write_task, work, map(output.make_part_path, range(len(work)))))
+
+        def write_with_threads(slices: Sequence[Slice], stem: str) -> Any:
+            with FixedWorkers(1 if threads == 1 else None):
+                return write_task(slices, stem)
+
+        stems = map(output.make_part_path, range(len(work)))
+        results = list(pool.map(write_with_threads, work, stems))
         parts = [part for _, task_parts in results for part in task_parts]
         parts = _merge_small_files(parts, file_bytes, output, pool, compression)
         written = output.commit(parts, layout.schema)

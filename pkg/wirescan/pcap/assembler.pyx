@@ -64,7 +64,6 @@ FLOW = flat(np.asarray(<Flow[:1]>&_flow).dtype)
 STREAM = flat(np.asarray(<Stream[:1]>&_stream).dtype)
 SEGMENT = np.asarray(<Segment[:1]>&_segment).dtype
 cdef object flow_struct = np.asarray(<Flow[:1]>&_flow).dtype
-cdef object stream_struct = np.asarray(<Stream[:1]>&_stream).dtype
 ENDPOINTS = 2 * ADDRESS         # bytes of the two addresses of a flow, the client's first
 
 cdef enum:
@@ -80,15 +79,18 @@ cdef enum:
     PREFETCH_SLOTS = 4          # packets ahead: their slots in the hash table
     PREFETCH_CONNECTIONS = 2    # packets ahead: their connections
     RING_MASK = PREFETCH_PACKETS - 1
-    RUN_BYTES = 1 << 20         # of a run of nodes, about: a thread copies whole runs
-    MOST_BYTES = 0xFFFFFFFF     # of a stream without a gap
+    RUN_BYTES = 1 << 20         # of a run, rounded up to whole nodes: a thread copies whole runs
+    RUN_NUMBERS = 3             # in the list of runs
+
+cdef uint32_t MOST_STREAM_BYTES = 0xFFFFFFFF        # without a gap: a row has no larger size
 
 
-# Nodes of one row that `take` copies one after another. The next run says where this one ends.
+# Consecutive nodes of one direction, which one thread copies. The next run's `segment` is where
+# this one stops.
 cdef struct Run:
     int64_t node                # the first one
     int64_t segment             # its number in the segments
-    int64_t at                  # of its bytes in the bytes of the streams
+    int64_t at                  # of its first byte in the bytes of the streams
 
 
 cdef class Assembler:
@@ -110,6 +112,8 @@ cdef class Assembler:
     waiting: bytes of copies that may wait for others. Beyond it the longest idle connections are
         released too, in `release`. Only with `connections`.
 
+    One thread at a time may call the methods.
+
     After `feed` or `release`, `released` connections wait for `take(released=True)` and
     `drop_released`. The next packets of their endpoints begin new connections.
 
@@ -119,7 +123,7 @@ cdef class Assembler:
     cdef NodeArena nodes
     cdef NumberList touched         # each `Direction` with new bytes
     cdef NumberList given           # places of directions: those of the rows of the last `take`
-    cdef NumberList runs            # each `Run` of `take`, and one for the end
+    cdef NumberList runs            # each `Run` of the last `take`, and one that marks the end
     cdef NumberList released_places
     cdef NumberList wholes          # addresses of memory: datagrams whose bytes are borrowed
     cdef NumberList missing         # places of directions that may have missing bytes
@@ -268,21 +272,33 @@ cdef class Assembler:
         together: leave the bytes of all connections for later, or of none. They wait for missing
             bytes of any connection, up to a limit.
 
-        Raises MemoryError, ValueError where a stream has 4 GiB without a gap.
+        Raises MemoryError, and ValueError where a stream has 4 GiB without a gap and for a wrong
+        number of threads in the environment. Afterwards, `take` may be called again.
         """
-        cdef Direction* touched = <Direction*>self.touched.at
-        cdef size_t i, count = self.touched.count // 2
-        cdef int64_t previous = -1
-        cdef int32_t flow = -1
-        cdef Run end = Run(NONE, 0, 0)
         cdef bint takes_all = everything or released or (
             together and not self.has_missing() and self.has_much_new())
         cdef RowBlock rows = RowBlock.__new__(RowBlock)
-        cdef Side* side
-        rows.allocate(sizeof(Stream), count + SHORT_LIST, <size_t>-1, None)
+        cdef Run end = Run(NONE, 0, 0)
+        cdef int32_t flows
         self.is_together = together
         self.given.count = 0
         self.runs.count = 0
+        try:
+            flows = self.plan(rows, &end, takes_all, together, released)
+            return self.copy_planned(rows, &end, flows)
+        except:
+            self.given.count = 0
+            raise
+
+    cdef int32_t plan(self, RowBlock rows, Run* end, bint takes_all, bint together,
+                      bint released) except -1:
+        # Append the rows of `take`, and the runs that are copied. Return the number of connections.
+        cdef Direction* touched = <Direction*>self.touched.at
+        cdef size_t i, count = self.touched.count // 2
+        cdef int64_t previous = -1
+        cdef int32_t flows = 0
+        cdef Side* side
+        rows.allocate(sizeof(Stream), count + SHORT_LIST, <size_t>-1, None)
         if count:
             qsort(touched, count, sizeof(Direction), compare_numbers)
         for i in range(count):
@@ -290,22 +306,26 @@ cdef class Assembler:
             side.is_taken = self.is_taken(touched[i].place, takes_all, together, released)
             if not side.is_taken:
                 continue
-            flow += touched[i].place // 2 != previous
+            flows += touched[i].place // 2 != previous
             previous = touched[i].place // 2
-            if not self.write_rows(touched[i].place, flow, &rows.rows, &end):
-                self.given.count = 0
-                if rows.rows.bad:
-                    raise ValueError("a stream has 4 GiB or more without a gap. Read the capture "
-                                     "in pieces, for example with iter_tables")
+            if not self.write_rows(touched[i].place, flows - 1, &rows.rows, end):
                 raise MemoryError("no memory for the rows of streams")
-        if not self.begin_run(&end):
-            raise MemoryError("no memory for the numbers of packets")
+            if rows.rows.bad:
+                raise ValueError(
+                    f"a side of connection {touched[i].number // 2} has 4 GiB or more without a "
+                    "gap. Read the capture in pieces, for example with iter_tables")
+        if not self.begin_run(end):
+            raise MemoryError("no memory for the rows of streams")
+        return flows
+
+    cdef tuple copy_planned(self, RowBlock rows, const Run* end, int32_t flow_count):
+        # Return the results of `take`. Afterwards the directions that are taken have no new bytes.
         block = Block(end.at)
-        flows = np.zeros(flow + 1, FLOW)
-        endpoints = np.zeros((flow + 1, ENDPOINTS), np.uint8)
+        flows = np.zeros(flow_count, FLOW)
+        endpoints = np.zeros((flow_count, ENDPOINTS), np.uint8)
         segments = np.empty(end.segment, SEGMENT)
         self.copy_all(block, segments)
-        self.write_flows(flows, endpoints)
+        self.note_taken(flows, endpoints, <const Stream*>rows.rows.at)
         rows.is_writable = True
         return flows, endpoints, np.frombuffer(rows, STREAM), block, segments
 
@@ -544,11 +564,10 @@ cdef class Assembler:
         return &self.connections.at[place // 2].side[place % 2]
 
     cdef bint write_rows(self, int64_t place, int32_t flow, Rows* rows, Run* run) noexcept nogil:
-        # Add the rows of a direction, and the runs of its nodes. Return False for no memory, and
-        # for too many bytes in a row, which is counted as bad.
-        # run: the next node, and where it goes.
-        cdef Connection* connection = &self.connections.at[place // 2]
-        cdef Side* side = &connection.side[place % 2]
+        # Append the rows of a direction, and the runs of its nodes. Return False for no memory.
+        # run: the next node, and where it goes. A row with too many bytes is bad, and the last one.
+        cdef const Connection* connection = &self.connections.at[place // 2]
+        cdef const Side* side = &connection.side[place % 2]
         cdef uint8_t kind = TO_SERVER if place % 2 == connection.client else TO_CLIENT
         cdef uint64_t expected = side.given
         cdef int64_t run_end = 0
@@ -568,15 +587,13 @@ cdef class Assembler:
                 row = self.begin_stream(rows, place, kind, flow, run, node.position, node.time)
                 if row is NULL:
                     return False
-                side.given = node.position
-                run_end = 0
             if run.at >= run_end:
                 if not self.begin_run(run):
                     return False
                 run_end = run.at + RUN_BYTES
-            if node.size > <uint32_t>MOST_BYTES - row.head.size:
+            if node.size > MOST_STREAM_BYTES - row.head.size:
                 rows.bad += 1
-                return False
+                return True
             row.head.size += node.size
             row.time_end = node.time
             row.segment_count += 1
@@ -588,7 +605,7 @@ cdef class Assembler:
 
     cdef Stream* begin_stream(self, Rows* rows, int64_t place, uint8_t kind, int32_t flow,
                               const Run* run, uint64_t position, int64_t time) noexcept nogil:
-        # Add a row of a direction. Return NULL for no memory.
+        # Append a row of a direction. Return NULL for no memory.
         cdef Stream* row = <Stream*>begin_row(rows, sizeof(Stream))
         if row is NULL or not push(&self.given, place):
             return NULL
@@ -603,16 +620,17 @@ cdef class Assembler:
         return row
 
     cdef bint begin_run(self, const Run* run) noexcept nogil:
+        # Append a run. Return False for no memory.
         return (push(&self.runs, run.node) and push(&self.runs, run.segment)
                 and push(&self.runs, run.at))
 
     cdef int copy_all(self, Block block, segments) except -1:
-        # Copy the bytes of all runs, and write their segments. Threads share many bytes.
-        cdef Py_ssize_t count = self.runs.count // 3 - 1
+        # Copy the bytes of all runs, and write their segments. Many bytes are divided among threads.
+        cdef Py_ssize_t count = self.runs.count // RUN_NUMBERS - 1
         cdef int threads = choose_threads(len(block))
         if count == 0:
             return 0
-        ends = np.asarray(<int64_t[:count + 1, :3]>self.runs.at)[:, 2]
+        ends = np.asarray(<int64_t[:count + 1, :RUN_NUMBERS]>self.runs.at)[:, 2]
         shares = [(0, count)] if threads == 1 else cut_evenly(np.diff(ends), threads)
         run_each([partial(_copy_runs, self, start, stop, block, segments)
                   for start, stop in shares])
@@ -620,7 +638,7 @@ cdef class Assembler:
 
     cdef void copy_run(self, const Run* run, int64_t end, char* arena,
                        Segment* segments) noexcept nogil:
-        # Copy the bytes of a run, and write its segments. end: the number behind its last one.
+        # Copy the bytes of a run, and write its segments. end: the first segment after it.
         cdef int64_t i, at = run.at, place = run.node
         cdef const Node* node
         for i in range(run.segment, end):
@@ -633,21 +651,28 @@ cdef class Assembler:
             at += node.size
             place = node.next
 
-    cdef int write_flows(self, flows, endpoints) except -1:
-        # Write the connections of the directions that are taken, and leave the other directions.
+    cdef int note_taken(self, flows, endpoints, const Stream* streams) except -1:
+        # Write the connections of the directions that are taken, and note the gaps in their rows.
+        # The other directions remain in `touched`.
         cdef Direction* touched = <Direction*>self.touched.at
         cdef Flow[::1] rows = flows.view(flow_struct)
         cdef uint8_t[:, ::1] ends = endpoints
-        cdef size_t i, kept = 0
+        cdef size_t i, kept = 0, row = 0
         cdef int32_t flow = -1
         cdef int64_t place, previous = -1
+        cdef Side* side
         for i in range(self.touched.count // 2):
             place = touched[i].place
-            if not self.find_side(place).is_taken:
+            side = self.find_side(place)
+            if not side.is_taken:
                 touched[kept] = touched[i]
                 kept += 1
                 continue
-            self.find_side(place).is_touched = False
+            side.is_touched = False
+            while row < self.given.count and self.given.at[row] == place:
+                if streams[row].head.fault != LOST:
+                    side.given = streams[row].position
+                row += 1
             if place // 2 != previous:
                 previous = place // 2
                 flow += 1
@@ -799,7 +824,7 @@ cdef class Assembler:
 
 def _copy_runs(Assembler assembler not None, size_t start, size_t stop, Block block not None,
                Segment[::1] segments):
-    # Copy the bytes of some runs, on any thread.
+    # Copy the bytes of some runs, on any thread. They are inside the list of runs.
     cdef const Run* runs = <const Run*>assembler.runs.at
     cdef size_t i
     with nogil:

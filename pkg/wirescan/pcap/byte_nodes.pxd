@@ -8,8 +8,8 @@
 # bytes that are missing before them are lost.
 from libc.stdint cimport int32_t, int64_t, uint8_t, uint32_t, uint64_t
 from libc.stdlib cimport free, malloc
-from wirescan.core.memory cimport grow_memory
 from libc.string cimport memcpy
+from wirescan.core.grow_memory cimport grow_memory
 from wirescan.core cimport prefetch
 from wirescan.pcap.block cimport CACHE_LINE
 from wirescan.pcap.number_list cimport NumberList, push

@@ -2,8 +2,8 @@
 # assembler.pyx uses it.
 from libc.stdint cimport int32_t, int64_t, uint8_t, uint16_t, uint32_t, uint64_t
 from libc.stdlib cimport free, malloc
-from wirescan.core.memory cimport grow_memory
 from libc.string cimport memcmp, memcpy, memset
+from wirescan.core.grow_memory cimport grow_memory
 from wirescan.core cimport prefetch
 from wirescan.pcap.rows cimport Packet
 from wirescan.pcap.tcp_connection cimport (

@@ -1,6 +1,6 @@
 # A list of numbers that grows, for assembler.pyx.
 from libc.stdint cimport int64_t
-from wirescan.core.memory cimport grow_memory
+from wirescan.core.grow_memory cimport grow_memory
 
 cdef struct NumberList:
     int64_t* at

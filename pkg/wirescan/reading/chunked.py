@@ -11,12 +11,12 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import replace
 from functools import partial
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, SupportsIndex
 
 import numpy as np
 
 from wirescan.core.fault import Fault
-from wirescan.core.parallel import choose_threads, map_ahead
+from wirescan.core.parallel import choose_threads, choose_workers, map_ahead
 from wirescan.files.source import (
     get_seekable_size,
     is_local,
@@ -24,6 +24,7 @@ from wirescan.files.source import (
     open_ranges,
     view_of,
 )
+from wirescan.frames.conversation import CaptureReader
 from wirescan.frames.errors import FrameError, enforce_mode
 from wirescan.frames.escape import make_visible
 from wirescan.frames.format import Format
@@ -64,6 +65,7 @@ def iter_tables(
     filters: Iterable[tuple[Any, ...]] = (),
     where: str | None = None,
     mapped: bool = False,
+    workers: SupportsIndex | None = None,
 ) -> Iterator[FrameTable]:
     """Yield the frames of a range of a file, in tables of about `piece` bytes of it.
 
@@ -89,6 +91,9 @@ def iter_tables(
             `wirescan.reading.expression`.
         mapped: map a local file instead of copying its bytes. It is faster, but the file must not
             shrink while its tables exist: the system then ends the process (SIGBUS).
+        workers: with 1, the calling thread reads captures of packets. Otherwise another thread
+            reads the next piece of a capture while the last one is used, if there are several
+            cores.
 
     Raises:
         FrameError: with the path and the position in the file. In every mode: an ExpansionError
@@ -96,7 +101,7 @@ def iter_tables(
         EOFError: the file ends before `stop`.
         OSError: the file cannot be read.
         ValueError: the range ends before it starts, `piece` is below 1, or as
-            `filters.check_filters` and `expression.parse_expression`.
+            `filters.check_filters`, `expression.parse_expression` and `parallel.choose_workers`.
         TypeError: as `filters.check_filters`.
     """
     if isinstance(path, os.PathLike):
@@ -118,6 +123,7 @@ def iter_tables(
         check=check,
         limits=limits,
         source=chunks.path,
+        workers=workers,
     )
 
 
@@ -133,7 +139,7 @@ class LocalPieces:
     Iterating raises what `open_range` and its function raise.
 
     Attributes:
-        piece: as given.
+        piece: bytes read at a time.
         new_bytes: the bytes of the last piece that the pieces before do not have.
     """
 
@@ -242,6 +248,7 @@ def scan_nested(
     offset: int,
     tail: bool,
     filters: Sequence[Condition] = (),
+    workers: SupportsIndex | None = None,
 ) -> Iterator[FrameTable]:
     """Yield the frames of a format inside the chunks of one file.
 
@@ -259,6 +266,7 @@ def scan_nested(
         offset=offset,
         tail=tail,
         allowance=allowance,
+        workers=workers,
     )
     for table in tables:
         yield from open_nested(
@@ -332,13 +340,14 @@ def scan_outermost(
     offset: int = 0,
     tail: bool = True,
     allowance: Allowance | None = None,
+    workers: SupportsIndex | None = None,
 ) -> Iterator[FrameTable]:
     """Yield the outermost frames around a format, from the chunks of a stream.
 
     The last table states why the scan stopped, and it may be empty. The arguments are those of
     `Stream` and of `Stream.close`, and `allowance`, which counts the frames, and the bytes of
     `LocalPieces`. Whoever reads other chunks counts their bytes (`Allowance.count_chunks`). None,
-    the default: no bound.
+    the default: no bound. workers: as in `iter_tables`.
 
     Raises FrameError as `errors` says, and ExpansionError for more frames than the allowance.
     """
@@ -348,41 +357,74 @@ def scan_outermost(
         reader = top.make_reader(errors=errors, check=check, limits=limits)
         top = format_of(CAPTURE_FORMAT)
     stream = Stream(top, errors=errors, check=check, limits=limits, source=source, offset=offset)
-    tables = _feed_chunks(stream, chunks, allowance, source)
-    if reader is None:
-        yield from tables
-        yield stream.close(tail=tail)
-        return
-    with add_source(source):
-        # The next blocks of a file are read while the caller uses the frames of the last ones.
-        # Those of a stream may come late, so its frames are not held back.
-        is_ahead = isinstance(chunks, LocalPieces) and choose_threads(2 * chunks.piece) > 1
-        for table in (map_ahead if is_ahead else map)(reader.feed, tables):
-            if len(table):
-                yield table
+    parts = _scan_chunks(stream, chunks)
+    if reader is not None:
+        # Read the next piece of a file while the caller uses these frames. Chunks of a stream may
+        # come late, so each is used at once.
+        is_ahead = isinstance(chunks, LocalPieces) and _choose_readers(chunks, workers) > 1
+        map_parts = map_ahead if is_ahead else map
+        parts = map_parts(partial(_read_part, reader), parts)
+    for part in parts:
+        with add_source(source):
+            if allowance is not None:
+                # Here and not where bytes are read ahead: the same for any number of threads.
+                allowance.count_read(part.new_bytes)
+                allowance.spend_frames(part.outermost)
+            if part.error is not None:
+                raise part.error
+        if len(part.frames):
+            yield part.frames
     table = stream.close(tail=tail)
-    with add_source(source):
-        last_frames = [reader.feed(table)] if len(table) else []
-        last_frames.append(reader.close())
-    yield from last_frames
-    yield table[:0]  # it says why the scan stopped
+    if reader is not None:
+        with add_source(source):
+            last_frames = [reader.feed(table)] if len(table) else []
+            last_frames.append(reader.close())
+        yield from last_frames
+        table = table[:0]  # it says why the scan stopped
+    yield table
 
 
-def _feed_chunks(
-    stream: Stream, chunks: Iterable[Any], allowance: Allowance | None, source: str | None
-) -> Iterator[FrameTable]:
-    """Yield the frames that each chunk of a stream completes, where there are any."""
+class _Part(NamedTuple):
+    """What a chunk gives.
+
+    Attributes:
+        new_bytes: those of `LocalPieces`, which an allowance counts.
+        outermost: the frames that the chunk completes.
+        frames: the same, or those of a `CaptureReader`.
+        error: the reader's error.
+    """
+
+    new_bytes: int
+    outermost: FrameTable
+    frames: FrameTable
+    error: FrameError | None = None
+
+
+def _choose_readers(pieces: LocalPieces, workers: SupportsIndex | None) -> int:
+    """Return how many threads read a capture."""
+    # Two pieces are read at the same time.
+    return choose_threads(2 * pieces.piece) if workers is None else choose_workers(workers)
+
+
+def _scan_chunks(stream: Stream, chunks: Iterable[Any]) -> Iterator[_Part]:
+    """Yield the part of each chunk of a stream."""
     for chunk in chunks:
         table = stream.feed(chunk)
+        new_bytes = 0
         if isinstance(chunks, LocalPieces):
             chunks.repeat_cut(stream)
-            if allowance is not None:
-                allowance.count_read(chunks.new_bytes)
-        if len(table):
-            if allowance is not None:
-                with add_source(source):
-                    allowance.spend_frames(table)
-            yield table
+            new_bytes = chunks.new_bytes
+        yield _Part(new_bytes, table, table)
+
+
+def _read_part(reader: CaptureReader, part: _Part) -> _Part:
+    """Return a part with the frames that its blocks complete."""
+    if not len(part.outermost):
+        return part
+    try:
+        return part._replace(frames=reader.feed(part.outermost))
+    except FrameError as error:
+        return part._replace(error=error)
 
 
 def open_nested(

@@ -1,4 +1,6 @@
 /* Memory of C structs that grows. */
+#ifndef WIRESCAN_GROW_MEMORY_H
+#define WIRESCAN_GROW_MEMORY_H
 #include <stddef.h>
 #include <stdint.h>
 #include <stdlib.h>
@@ -7,13 +9,15 @@
 #include <unistd.h>
 #endif
 
-/* Do what realloc does. Large memory gets huge pages: each small page that is written first costs
- * a fault, which takes longer than to fill it. */
+/* Like realloc. Blocks of at least HUGE_FROM bytes ask for huge pages: the first write to a small
+ * page costs a fault, which takes longer than the write. */
 static inline void* grow_memory(void* memory, size_t bytes) {
     void* grown = realloc(memory, bytes);
 #if defined(__linux__) && defined(MADV_HUGEPAGE)
-    if (grown && bytes >= (size_t)1 << 22) {
-        /* The pages of the whole mapping: mremap does not move a part of one. */
+    enum { HUGE_FROM = 1 << 22 };
+    if (grown && bytes >= HUGE_FROM) {
+        /* Whole pages, so that usually the whole mapping has the same advice: realloc copies a
+         * mapping of which a part has another one. */
         uintptr_t page = (uintptr_t)getpagesize();
         uintptr_t start = (uintptr_t)grown / page * page;
         uintptr_t end = ((uintptr_t)grown + bytes + page - 1) / page * page;
@@ -22,3 +26,5 @@ static inline void* grow_memory(void* memory, size_t bytes) {
 #endif
     return grown;
 }
+
+#endif
