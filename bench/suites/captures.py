@@ -38,7 +38,7 @@ FULL = {
     "count": 1_100_000,
     "part": 20_000,
     "most_connections": 1_000_000,
-    "exchanges": 500_000,
+    "exchanges": 200_000,
     "inside": 200_000,
     "rounds": 5,
 }

@@ -286,7 +286,7 @@ cdef class Assembler:
         try:
             flows = self.plan(rows, &end, takes_all, together, released)
             return self.copy_planned(rows, &end, flows)
-        except:
+        except BaseException:
             self.given.count = 0
             raise
 
@@ -625,7 +625,7 @@ cdef class Assembler:
                 and push(&self.runs, run.at))
 
     cdef int copy_all(self, Block block, segments) except -1:
-        # Copy the bytes of all runs, and write their segments. Many bytes are divided among threads.
+        # Copy the bytes of all runs, and write their segments. Threads divide many bytes.
         cdef Py_ssize_t count = self.runs.count // RUN_NUMBERS - 1
         cdef int threads = choose_threads(len(block))
         if count == 0:
