@@ -155,8 +155,12 @@ def test_results_come_in_the_order_of_the_items(workers):
     assert list(results) == list(range(0, 80, 2))
 
 
-@pytest.mark.parametrize("workers", [2, 5])
-def test_only_so_many_calls_run_at_the_same_time(workers):
+@pytest.mark.parametrize(
+    "most, map_items",
+    [(1, map_ahead), *((number, partial(map_in_order, workers=number)) for number in (2, 5))],
+    ids=["ahead", "2", "5"],
+)
+def test_only_so_many_calls_run_at_the_same_time(most, map_items):
     running: set[int] = set()
     counts = []
 
@@ -166,8 +170,8 @@ def test_only_so_many_calls_run_at_the_same_time(workers):
         time.sleep(0.002)
         running.discard(number)
 
-    list(map_in_order(note_running, range(40), workers))
-    assert max(counts) <= workers
+    list(map_items(note_running, range(40)))
+    assert max(counts) <= most
 
 
 def test_the_next_call_is_made_while_a_result_is_used():
@@ -304,20 +308,6 @@ def test_a_failure_keeps_nothing_in_memory():
         assert reference() is None
     finally:
         gc.enable()
-
-
-def test_calls_ahead_do_not_overlap():
-    running = []
-    counts = []
-
-    def note_running(number):
-        running.append(number)
-        counts.append(len(running))
-        time.sleep(0.01)
-        running.remove(number)
-
-    list(map_ahead(note_running, range(10)))
-    assert counts == [1] * 10
 
 
 def test_on_one_of_our_threads_no_call_is_made_ahead():
