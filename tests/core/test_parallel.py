@@ -390,7 +390,9 @@ def test_results_before_a_failure_of_the_items_come_first(map_items):
 @pytest.mark.parametrize("map_items", [map_ahead, partial(map_in_order, workers=2)])
 def test_a_reader_that_stops_early_starts_no_more_calls(map_items):
     started = []
-    results = map_items(started.append, range(1000))
+    items = iter(range(1000))
+    results = map_items(started.append, items)
     next(results)
     results.close()
     assert len(started) < 10
+    assert next(items) < 10

@@ -13,7 +13,7 @@ import wirescan
 from tests.support.command import run
 from tests.support.paths import CORPUS, ORDERS
 from tests.support.simulated_capture import Connection, SimulatedCapture
-from wirescan import ExpansionError, FrameError, Limits, kafka, pcap
+from wirescan import ExpansionError, Fault, FrameError, Limits, kafka, pcap
 from wirescan.core import parallel
 from wirescan.core.parallel import FixedWorkers
 from wirescan.export import parquet
@@ -308,18 +308,23 @@ def test_pieces_that_are_read_ahead_have_the_same_frames(format, errors):
 
 
 @pytest.mark.parametrize("workers", [1, 2])
-def test_an_error_in_frames_that_are_read_ahead_names_the_file(workers, tmp_path):
-    capture = SimulatedCapture()
-    connection = Connection((bytes([10, 0, 0, 1]), 40_000), (bytes([10, 0, 0, 2]), 9092))
-    capture.connect(connection)
-    request = make_request([b"value"], "none")
-    for part in (request * 20, bytes([255] * 100), request * 20):
-        capture.send(connection, 0, part, size=100)
-    path = tmp_path / "damaged.pcap"
-    path.write_bytes(capture.to_pcap())
+def test_an_error_that_was_read_ahead_comes_in_its_turn_and_names_the_file(workers, monkeypatch):
+    fed = []
+    feed = CapturedFrames.feed
+
+    def fail_at_last(reader, table):
+        fed.append(table)
+        if len(fed) == 4:
+            raise FrameError(Fault.LOST, 7, 0, b"")
+        return feed(reader, table)
+
+    monkeypatch.setattr(CapturedFrames, "feed", fail_at_last)
+    count = 0
     with FixedWorkers(workers), pytest.raises(FrameError) as caught:
-        list(iter_tables(str(path), format=CAPTURED, piece=500))
-    assert (caught.value.offset, caught.value.source) == (20 * len(request), str(path))
+        for _ in iter_tables(str(KAFKA), format=CAPTURED, piece=500):
+            count += 1
+    assert (caught.value.fault, caught.value.source) == (Fault.LOST, str(KAFKA))
+    assert count > 0
 
 
 def test_frames_of_a_stream_are_not_held_back():
@@ -354,8 +359,6 @@ def test_one_worker_reads_captures_without_another_thread(read, workers, monkeyp
     monkeypatch.setattr(CapturedFrames, "feed", note_thread)
     monkeypatch.setattr(parallel, "count_cores", lambda: 2)
     monkeypatch.delenv(parallel.WORKERS_VARIABLE, raising=False)
-    raw = tmp_path / "large.pcap"
-    raw.write_bytes(KAFKA.read_bytes())
     arguments = (tmp_path,) if read is read_parquet else ()
-    read(str(raw), *arguments, workers=workers)
+    read(str(KAFKA), *arguments, workers=workers)
     assert any(name.startswith("wirescan") for name in threads) == (workers == 2)
