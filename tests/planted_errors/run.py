@@ -21,10 +21,12 @@ import signal
 import subprocess
 import sys
 import tempfile
+import threading
 import time
 from collections import defaultdict
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
+from multiprocessing.connection import wait
 from pathlib import Path
 
 from tests.planted_errors.planted import (
@@ -80,6 +82,11 @@ PRELOADED = [
     "pytest_timeout",
     "xdist.plugin",
 ]
+# With one of these pytest shows whole differences. Those of long lists take minutes.
+VARIABLES_OF_CI = ("CI", "BUILD_NUMBER")
+# multiprocessing looks at all child processes when it starts one. An exit code can be read once
+# only, so no other thread may look at the same time.
+CHILDREN_LOCK = threading.Lock()
 OUTPUT = "output"  # the file that the output of a run goes to, in the directory of that run
 # Exit codes of pytest.
 PASSED = 0
@@ -222,6 +229,8 @@ def make_environment(work: Path, number: int = 0) -> dict[str, str]:
     environment[VARIABLE] = str(number)
     environment["PYTHONPATH"] = str(work / "pkg")
     environment["PYTHONDONTWRITEBYTECODE"] = "1"
+    for name in VARIABLES_OF_CI:
+        environment.pop(name, None)
     return environment
 
 
@@ -249,7 +258,9 @@ def run_tests(work: Path, tests: list[str], number: int, directory: str) -> None
     The output goes to the file OUTPUT of `directory`, beside the temporary files of the tests.
     """
     os.setsid()
-    os.environ.update(make_environment(work, number))
+    environment = make_environment(work, number)
+    os.environ.clear()
+    os.environ.update(environment)
     os.chdir(work)
     # This program is part of the original's package `tests`; the copy has its own.
     for name in [name for name in sys.modules if name.partition(".")[0] == "tests"]:
@@ -280,12 +291,14 @@ def run_pytest(work: Path, tests: list[str], number: int, seconds: float) -> tup
     context = multiprocessing.get_context("forkserver")
     with tempfile.TemporaryDirectory(prefix="wirescan-", ignore_cleanup_errors=True) as directory:
         process = context.Process(target=run_tests, args=(work, tests, number, directory))
-        process.start()
-        process.join(seconds)
-        code = process.exitcode
-        if code is None:
+        with CHILDREN_LOCK:
+            process.start()
+        is_in_time = bool(wait([process.sentinel], seconds))
+        if not is_in_time:
             kill_session(process.pid)
+        with CHILDREN_LOCK:
             process.join()
+            code = process.exitcode if is_in_time else None
         output = Path(directory, OUTPUT)
         return code, output.read_text(errors="replace") if output.exists() else ""
 

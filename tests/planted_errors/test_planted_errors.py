@@ -23,7 +23,12 @@ from tests.planted_errors.planted import (
     plant,
     read_planted,
 )
-from tests.planted_errors.run import VARIABLE, split_tests
+from tests.planted_errors.run import (
+    VARIABLE,
+    VARIABLES_OF_CI,
+    make_environment,
+    split_tests,
+)
 
 ENTRIES = read_planted()
 
@@ -227,6 +232,16 @@ def test_only_runs_of_planted_errors_do_not_shrink_examples(is_planted):
     command = [sys.executable, "-c", program]
     run = subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True)
     assert run.stdout == f"{not is_planted}\n", run.stderr
+
+
+@pytest.mark.parametrize("name", VARIABLES_OF_CI)
+def test_failures_under_planted_errors_show_no_whole_differences(name, monkeypatch, tmp_path):
+    monkeypatch.setenv(name, "true")
+    (tmp_path / "test_unequal.py").write_text("def test(): assert [1] == [2]\n")
+    command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", str(tmp_path)]
+    environment = make_environment(ROOT)
+    run = subprocess.run(command, cwd=tmp_path, env=environment, capture_output=True, text=True)
+    assert "Use -v to get more diff" in run.stdout
 
 
 @pytest.mark.parametrize("count", [1, 2, 3, 8, 100])
