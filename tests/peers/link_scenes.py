@@ -33,7 +33,7 @@ from . import thrift
 from .broker import Broker, Listener
 from .capture import Capture
 from .lossy_link import LossyLink
-from .lumberjack import Receive, send
+from .lumberjack import Receive, build_filebeat, send
 from .make_captures import collect_connections
 from .make_lumberjack import make_events, make_messages, ship
 from .nats import NatsServer, close_cleanly, connect, wait_until
@@ -65,6 +65,7 @@ class Servers:
     """A broker of Kafka, which all links use, and a NATS server."""
 
     def __enter__(self) -> "Servers":
+        build_filebeat()  # its modules cannot be downloaded in the namespaces of a link
         with contextlib.ExitStack() as stack:
             self.listeners = {
                 family: Listener("PLAINTEXT", format_address((far, KAFKA_PORT)))

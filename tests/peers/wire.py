@@ -24,6 +24,10 @@ Fetch v3) carries magic 1. Later versions carry magic 2. Produce v7 allows zstd.
 
 import socket
 import struct
+import time
+
+NOT_LEADER = 6  # the error of a partition that has no leader yet
+SECONDS = 10  # the most that a new topic has no leader
 
 
 class BrokerError(Exception):
@@ -44,7 +48,10 @@ def fetch(
 
 
 def produce(address: str, topic: str, record_set: bytes, *, version: int) -> None:
-    """Append a record set to partition 0. Raises BrokerError if the broker refuses it."""
+    """Append a record set to partition 0. Wait for the leader of a new topic.
+
+    Raises BrokerError if the broker refuses it.
+    """
     parts = [
         make_header(0, version),
         encode_text(None) if version >= 3 else b"",
@@ -53,8 +60,13 @@ def produce(address: str, topic: str, record_set: bytes, *, version: int) -> Non
         struct.pack(">iii", 1, 0, len(record_set)),
         record_set,
     ]
-    answer = ask(address, b"".join(parts))
-    (error,) = struct.unpack_from(">h", answer, 4 + 4 + len(encode_text(topic)) + 4 + 4)
+    end = time.monotonic() + SECONDS
+    while True:
+        answer = ask(address, b"".join(parts))
+        (error,) = struct.unpack_from(">h", answer, 4 + 4 + len(encode_text(topic)) + 4 + 4)
+        if error != NOT_LEADER or time.monotonic() > end:
+            break
+        time.sleep(0.1)
     if error:
         raise BrokerError(error)
 
