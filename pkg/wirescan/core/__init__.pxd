@@ -5,9 +5,10 @@ from wirescan.core.fault cimport (
     BAD_NULL, BAD_OFFSET, BAD_VARINT, BAD_VERSION, EMPTY, FILLER, Fault, LEFTOVER, LIMIT, LOST,
     NESTED, NOT_A_FRAME, OK, SHORT, TOO_LARGE, TRUNCATED, ZEROS)
 from wirescan.core.reader cimport (
-    Gaps, Reader, TOPS, VIEW_BYTES, VarintLayout, be16, be32, be64, enter, extract, gaps,
-    join_groups, learn, left, le16, le32, le64, lowest, matches, pack_pair, prefetch, put_wide_view,
-    rarely, sized, store_word, take, unknown, unzigzag, varint32, varint64, zigzag32, zigzag64)
+    Gaps, Reader, TOPS, VIEW_BYTES, VarintLayout, ViewMask, be16, be32, be64, clear_row, enter,
+    extract, gaps, join_groups, learn, left, le16, le32, le64, lowest, matches, pack_common,
+    pack_pair, prefetch, put_wide_view, rarely, sized, store_word, take, unknown, unzigzag,
+    varint32, varint64, zigzag32, zigzag64)
 from wirescan.core.checksum cimport crc32_of, crc32c_of
 from wirescan.core.loop cimport (
     ColumnTargets, Context, Head, LIKELY, NestedScan, Parents, ReadColumns, ReadRun, Readable,

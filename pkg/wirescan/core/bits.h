@@ -156,6 +156,40 @@ static inline uint64_t pack_pair(uint32_t first, uint32_t second) {
 #endif
 }
 
+/* Clear a row of `size` bytes. gcc makes a string instruction of a memset of more than 80 bytes whose
+ * number is a constant. Its start takes as long as the rest of a short scan, so the row is cleared in
+ * parts. */
+static inline void clear_row(void* row, size_t size) {
+    char* at = (char*)row;
+#if defined(__GNUC__)
+    if (__builtin_constant_p(size)) {
+        if (size > 192) {
+            memset(at + 192, 0, size - 192);
+            size = 192;
+        }
+        if (size > 128) {
+            memset(at + 128, 0, size - 128);
+            size = 128;
+        }
+        if (size > 64) {
+            memset(at + 64, 0, size - 64);
+            size = 64;
+        }
+    }
+#endif
+    memset(at, 0, size);
+}
+
+/* Return the last word of the Head of a row without a fault. Stores of the columns and a load of the
+ * word would take longer: processors do not forward several stores to one load. */
+static inline uint64_t pack_common(uint32_t parent, uint16_t buffer, uint8_t kind) {
+#if defined(__BYTE_ORDER__) && __BYTE_ORDER__ == __ORDER_BIG_ENDIAN__
+    return pack_pair(parent, (uint32_t)buffer << 16 | (uint32_t)kind << 8);
+#else
+    return pack_pair(parent, buffer | (uint32_t)kind << 16);
+#endif
+}
+
 /* Write a word of a row. With `past` the store bypasses the caches: then the processor need not
  * read the cache line that it overwrites. */
 static inline void store_word(char* at, uint64_t word, int past) {

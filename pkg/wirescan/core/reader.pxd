@@ -28,8 +28,11 @@ cdef extern from "bits.h":
     uint64_t join_groups(uint64_t word, uint64_t before, uint64_t mask) noexcept nogil
     # Stores of a row, word by word. With `past`, a store bypasses the caches.
     uint64_t pack_pair(uint32_t first, uint32_t second) noexcept nogil
+    uint64_t pack_common(uint32_t parent, uint16_t buffer, uint8_t kind) noexcept nogil
     void store_word(char* at, uint64_t word, bint past) noexcept nogil
     void store_fence() noexcept nogil
+    # Fills a row with zeros. If `size` is a constant, the compiler makes a few stores of it.
+    void clear_row(void* row, size_t size) noexcept nogil
     # The address may be outside the buffer: a prefetch does not fault.
     void prefetch(const uint8_t* address) noexcept nogil
     # Returns the condition. The compiler optimizes for the case that it does not hold.

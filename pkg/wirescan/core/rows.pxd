@@ -1,4 +1,4 @@
-from libc.string cimport memset
+from wirescan.core.reader cimport clear_row
 
 # Memory for rows: `count` rows of `stride` bytes are written, `capacity` rows fit, and there may
 # never be more than `max_rows` rows.
@@ -34,7 +34,7 @@ cdef inline void* begin_row(Rows* rows, size_t stride) noexcept nogil:
     if not reserve_row(rows):
         return NULL
     row = rows.at + rows.count * stride
-    memset(row, 0, stride)
+    clear_row(row, stride)
     return row
 
 

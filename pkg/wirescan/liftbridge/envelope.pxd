@@ -1,11 +1,10 @@
 # Kernels for envelopes, and for the records of replication responses and of the commit log.
 # scan.pyx drives them, and its docstring shows the wire format.
-from libc.string cimport memset
 from wirescan.core cimport (
     BAD_CHECKSUM, BAD_HEADER, BAD_KIND, BAD_LENGTH, BAD_MAGIC, BAD_NULL, BAD_VERSION, Context,
     Fault, LEFTOVER, OK, Reader, SHORT, SearchBudget, TRUNCATED, UNDECIDED, ZEROS, be16, be32,
-    be64, charge_budget, crc32c_of, enter, int8_t, int32_t, int64_t, left, sized, take, uint8_t,
-    uint16_t, uint32_t)
+    be64, charge_budget, clear_row, crc32c_of, enter, int8_t, int32_t, int64_t, left, sized, take,
+    uint8_t, uint16_t, uint32_t)
 from wirescan.liftbridge.rows cimport Entry, Envelope, Header
 
 cdef enum:
@@ -125,7 +124,7 @@ cdef inline Fault read_record(Reader* r, Entry* row, bint check) noexcept nogil:
         return fault
     fault = read_record_message(&message, row, check)
     if fault:
-        memset(row, 0, sizeof(Entry))
+        clear_row(row, sizeof(Entry))
         return fault
     row.head.body = RECORD_HEADER
     row.offset = <int64_t>be64(p)

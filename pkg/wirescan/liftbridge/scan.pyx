@@ -23,8 +23,8 @@ import numpy as np
 from libc.string cimport memcpy, memset
 from wirescan.core cimport (
     BAD_LENGTH, Fault, Head, LIMIT, NestedScan, OK, Parents, Readable, Reader, Rows, ScanState,
-    TRUNCATED, add_each, be64, begin_row, int32_t, int64_t, open_frames, open_rows, place,
-    scan_buffer, scan_children, scan_frames, scan_spans, uint8_t, uint32_t, uint64_t)
+    TRUNCATED, add_each, be64, begin_row, clear_row, int32_t, int64_t, open_frames, open_rows,
+    place, scan_buffer, scan_children, scan_frames, scan_spans, uint8_t, uint32_t, uint64_t)
 from wirescan.core.loop cimport allocate_rows, count_bytes, rows_to_array
 from wirescan.core.loop import ANY as _ANY, HEAD as _HEAD, addresses, flat, lie_inside
 from wirescan.core.rows cimport RowBlock
@@ -172,7 +172,7 @@ cdef inline void add_envelope(Rows* rows, const uint8_t* buffer, const Head* spa
                               bint verify) noexcept nogil:
     # Add the row of one value. There is memory for it.
     cdef Envelope* row = <Envelope*>rows.at + rows.count
-    memset(row, 0, sizeof(Envelope))
+    clear_row(row, sizeof(Envelope))
     row.head.kind = PLAIN
     if span.fault:
         row.head.fault = span.fault
@@ -381,7 +381,7 @@ cdef inline Fault add_headers(Rows* rows, const void* outer, const uint8_t* star
         else:
             r.at = r.end
         if fault:
-            memset(row, 0, sizeof(Header))
+            clear_row(row, sizeof(Header))
         place(&row.head, start - message.head.start, field, r.at, parent, message.head.buffer,
               fault)
         rows.count += 1

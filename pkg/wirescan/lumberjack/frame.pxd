@@ -1,9 +1,8 @@
 # Kernels of frames, and of the pairs in data frames. scan.pyx draws their bytes.
-from libc.string cimport memcpy
 from wirescan.core cimport (
     BAD_LENGTH, Context, EMPTY, Fault, Head, NOT_A_FRAME, OK, Readable, Reader, RunMemory, SHORT,
-    TRUNCATED, be32, pack_pair, enter, int32_t, int64_t, left, store_word, sized, take, uint8_t,
-    uint32_t, uint64_t)
+    TRUNCATED, be32, enter, int32_t, int64_t, left, pack_common, pack_pair, sized, store_word, take,
+    uint8_t, uint32_t, uint64_t)
 from wirescan.lumberjack.rows cimport (
     ACK, COMPRESSED, DATA, Frame, JSON, LARGEST, LARGEST_FRAME, LONG_HEADER, MAX_PAIRS, Pair,
     SHORT_HEADER, SMALLEST_PAIR, WINDOW)
@@ -122,16 +121,10 @@ cdef inline size_t read_pair_run(
     cdef const uint8_t* start = r.at
     cdef char* row = rows
     cdef char* stop = rows + max_rows * sizeof(Pair)
-    cdef Head head                  # the columns that are equal in all these rows
-    cdef uint64_t common            # the last word of `head`
+    cdef uint64_t common = pack_common(<uint32_t>span.parent, span.buffer, 0)
     cdef size_t available = left(r)
     cdef size_t key
     cdef size_t value
-    head.parent = span.parent
-    head.buffer = span.buffer
-    head.kind = 0
-    head.fault = 0
-    memcpy(&common, <const char*>&head + sizeof(Head) - sizeof(common), sizeof(common))
     while row < stop and available >= SMALLEST_PAIR:
         key = be32(start)
         if key > LARGEST or key > available - SMALLEST_PAIR:

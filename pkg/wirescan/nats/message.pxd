@@ -1,10 +1,10 @@
 # Kernels for messages, and for the header lines in them. scan.pyx drives them, and its docstring
 # shows the wire format.
-from libc.string cimport memchr, memcmp, memset
+from libc.string cimport memchr, memcmp
 from wirescan.core cimport (
     BAD_COUNT, BAD_FIELD, BAD_LENGTH, BAD_MAGIC, Context, Fault, Gaps, NOT_A_FRAME, OK, Reader,
-    SHORT, TRUNCATED, gaps, int32_t, int64_t, le32, left, lowest, uint8_t, uint16_t, uint32_t,
-    uint64_t)
+    SHORT, TRUNCATED, clear_row, gaps, int32_t, int64_t, le32, left, lowest, uint8_t, uint16_t,
+    uint32_t, uint64_t)
 from wirescan.core.text cimport is_blank, read_decimal
 from wirescan.nats.rows cimport (
     CONNECT, ERR, HMSG, HPUB, Header, INFO, MAX_DIGITS, MSG, Message, PUB, SUB, UNSUB)
@@ -168,7 +168,7 @@ cdef inline void read_block(const uint8_t* block, size_t size, Message* row) noe
 cdef inline Fault mark_bad(Message* row, Fault fault) noexcept nogil:
     # A bad row holds nothing but its kind.
     cdef uint8_t kind = row.head.kind
-    memset(row, 0, sizeof(Message))
+    clear_row(row, sizeof(Message))
     row.head.kind = kind
     return fault
 

@@ -29,8 +29,8 @@ import numpy as np
 from libc.string cimport memchr, memcpy, memset
 from wirescan.core cimport (
     BAD_CODEC, BAD_KIND, BAD_LENGTH, Fault, Head, LIMIT, OK, Parents, Readable, Reader, Rows, SHORT,
-    ScanState, add_each, be32, begin_row, int32_t, int64_t, is_inside, locate_frame, open_rows,
-    place, scan_buffer, scan_frames, scan_spans, uint8_t, uint32_t, uint64_t, varint32)
+    ScanState, add_each, be32, begin_row, clear_row, int32_t, int64_t, is_inside, locate_frame,
+    open_rows, place, scan_buffer, scan_frames, scan_spans, uint8_t, uint32_t, uint64_t, varint32)
 from wirescan.core.loop cimport RunScan, allocate_rows, count_bytes, rows_to_array
 from wirescan.core.loop import addresses, flat
 from wirescan.core.rows cimport RowBlock
@@ -235,7 +235,7 @@ cdef inline Fault add_infos(Rows* rows, const void* outer, const uint8_t* start,
             row.head.kind = <uint8_t>id
             fault = read_pair(&r, start, row)
         if fault:
-            memset(row, 0, sizeof(Info))
+            clear_row(row, sizeof(Info))
             r.at = r.end
             count = 1
             rows.bad += 1
@@ -330,11 +330,11 @@ cdef inline void add_message(Rows* rows, const Frame* frame, const Head* span, c
                              int64_t start) noexcept nogil:
     cdef Message* row = <Message*>rows.at + rows.count
     cdef uint8_t fault = span.fault
-    memset(row, 0, sizeof(Message))
+    clear_row(row, sizeof(Message))
     if not fault:
         fault = <uint8_t>read_message(p, span.size, frame, row)
         if fault:
-            memset(row, 0, sizeof(Message))
+            clear_row(row, sizeof(Message))
     row.head.start = start
     row.head.size = span.size
     row.head.parent = span.parent
