@@ -406,19 +406,22 @@ def test_nulls_of_all_blocks_are_kept(per_batch, extra):
 
 @pytest.mark.parametrize("columns", [FOUR, ["parent", "offset", "headers"], ["size", "offset"]])
 @pytest.mark.parametrize("most", [6, 12, 300])
-def test_batches_of_few_and_of_many_records_keep_their_order(columns, most):
-    """The records of small batches become rows first, and those of others columns at once."""
+def test_batches_of_any_number_of_records_keep_their_order(columns, most):
+    """Columns of several batches are completed together, in one buffer up to the next row.
+
+    Records with 64 headers and more become rows first. Those of a compressed batch are in another
+    buffer.
+    """
     choose = random.Random(most)
     raw = b""
     first = 0
     for _ in range(200):
         count = choose.randint(1, most)
-        raw += encode_batch(
-            [
-                Record(i, i, None if i % 5 == 0 else b"k%d" % i, b"v" * (i % 7), [("h", b"%d" % i)])
-                for i in range(first, first + count)
-            ]
-        )
+        rows = []
+        for i in range(first, first + count):
+            headers = [("h", b"%d" % i)] * choose.choice([1] * 20 + [70])
+            rows.append(Record(i, i, None if i % 5 == 0 else b"k%d" % i, b"v" * (i % 20), headers))
+        raw += encode_batch(rows, codec=choose.choice(["none", "none", "gzip"]))
         first += count
     for binary in ("view", "binary"):
         assert_same(raw, columns=columns, binary=binary)

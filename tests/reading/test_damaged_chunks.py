@@ -5,6 +5,7 @@ The frames have intact frames in their payloads: a search must find them in both
 
 import random
 
+import numpy as np
 import pytest
 from crc32c import crc32c
 
@@ -12,7 +13,9 @@ import wirescan
 from tests.laws.packages import PACKAGES
 from tests.strategies import kafka_redpanda
 from wirescan import Fault, FrameError, Limits, kafka, liftbridge, lumberjack, nats, thrift
+from wirescan.core.loop import HEAD
 from wirescan.files.file_identity import make_offset
+from wirescan.frames.registry import format_of
 from wirescan.reading.chunked import iter_tables
 from wirescan.reading.growing import Tail
 from wirescan.testing import laws
@@ -154,6 +157,25 @@ def test_false_frames_that_exhaust_the_budget(name, stride):
     cuts = [sorted(chance.sample(range(len(raw)), 3)) for _ in range(count)]
     steps = list(range(chance.randrange(5000), len(raw), 20_000))
     laws.chunks_change_nothing(PACKAGES[name], raw, *cuts, steps, limits=Limits(frame=LONGEST))
+
+
+@pytest.mark.parametrize("name", FALSE_FRAMES)
+def test_each_stream_has_a_budget(name):
+    """What the search in one stream costs does not count in the next one."""
+    large = CARRIERS[name](b"y" * 40_000)
+    false = FALSE_FRAMES[name]() + bytes(9)
+    raw = b"\xff" + false * 300 + large + false * 40 + large + large + b"\xff" + large
+    spans = np.zeros(2, HEAD)
+    spans["size"] = len(raw)
+    spans["start"] = 0, len(raw)
+    spans["parent"] = 0, 1
+    scan = format_of(PACKAGES[name].formats[0]).parser.spans
+    limits = Limits(frame=LONGEST)
+    rows, *_ = scan((raw + raw,), spans, check=True, resync=True, limits=limits)
+    first = rows[rows["parent"] == 0]
+    second = rows[rows["parent"] == 1]
+    assert first["fault"].any()
+    assert (second["start"] - len(raw)).tolist() == first["start"].tolist()
 
 
 @pytest.mark.parametrize("name", FALSE_FRAMES)

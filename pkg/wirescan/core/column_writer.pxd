@@ -1,6 +1,6 @@
 # Columns that a scan writes, from the bytes or from blocks of rows.
 from libc.stdint cimport int32_t, int64_t, uint8_t, uint32_t, uint64_t
-from wirescan.core.loop cimport MOST_TARGETS, Readable, RowSink
+from wirescan.core.loop cimport ColumnTargets, MOST_TARGETS, Readable, RowSink
 from wirescan.core.rows cimport Block, Rows
 
 cdef enum ColumnLayout:
@@ -62,8 +62,10 @@ cdef struct ColumnSet:
     size_t buffer_count
     size_t buffer_bytes         # bytes of the buffers that rows may point to
     const Window* windows
-    int targets[MOST_TARGETS]   # the column of each of the ColumnTargets, or NO_COLUMN
+    int numbers[MOST_TARGETS]   # the column of each of the ColumnTargets, or NO_COLUMN
     size_t target_count
+    ColumnTargets targets       # with the frames that `count` does not have yet
+    size_t room                 # frames that fit where the targets point
     int kept_column             # the column of whole rows that a ReadColumns keeps, or NO_COLUMN
     int parent_column           # that of the Head's parents, or NO_COLUMN
     bint has_bad_rows           # the places of bad rows are null; otherwise a bad row is a failure

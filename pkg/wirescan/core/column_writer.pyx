@@ -402,12 +402,13 @@ cdef bint write_block(ColumnSet* set, const char* row, size_t count) noexcept no
 
 
 cdef bint write_rows(void* sink, Rows* rows) noexcept nogil:
-    # The rows of one parent may come together, and then be more than MOST_AT_ONCE.
+    # The rows of one parent may come together, and then be more than MOST_AT_ONCE. The loop ends
+    # with a call, perhaps without rows, so the last columns are completed too.
     cdef ColumnSet* set = <ColumnSet*>sink
     cdef size_t written = 0, count
     if rows.bad and not set.has_bad_rows:
         return fail(set, BAD_ROW, 0)
-    if set.failure or not grow_columns(set, set.count + rows.count):
+    if set.failure or not finish_targets(set) or not grow_columns(set, set.count + rows.count):
         return False
     while written < rows.count:
         count = min(<size_t>MOST_AT_ONCE, rows.count - written)
@@ -418,15 +419,20 @@ cdef bint write_rows(void* sink, Rows* rows) noexcept nogil:
     return True
 
 
-cdef bint point_targets(ColumnSet* set, ColumnTargets* targets, size_t count) noexcept nogil:
-    # Point to where the next `count` rows go. Return False if there is no memory for them.
+cdef bint point_targets(ColumnSet* set, size_t wanted) noexcept nogil:
+    # Point to where the next frames go. Return False if there is no memory for `wanted` frames.
+    cdef ColumnTargets* targets = &set.targets
     cdef OutputColumn* column
     cdef size_t i
+    if set.count == set.capacity and not grow_columns(
+            set, set.count + min(wanted, set.max_rows - set.count)):
+        return False
+    set.room = min(<size_t>MOST_AT_ONCE, set.capacity - set.count)
     memset(targets, 0, sizeof(ColumnTargets))
     for i in range(set.target_count):
-        if set.targets[i] == NO_COLUMN:
+        if set.numbers[i] == NO_COLUMN:
             continue
-        column = set.columns + set.targets[i]
+        column = set.columns + set.numbers[i]
         targets.masks[i] = VIEW_MASKS
         if column.layout == GATHERED:
             targets.values[i] = column.strings
@@ -436,7 +442,7 @@ cdef bint point_targets(ColumnSet* set, ColumnTargets* targets, size_t count) no
     if set.kept_column != NO_COLUMN:
         column = set.columns + set.kept_column
         # A kernel without branches writes every row where the next kept one goes.
-        if not grow_kept(set, column, count):
+        if not grow_kept(set, column, set.room):
             return fail(set, NO_MEMORY, 0)
         targets.kept = column.data + column.used * set.stride
         targets.kept_numbers = <int64_t*>column.numbers + column.used
@@ -444,15 +450,18 @@ cdef bint point_targets(ColumnSet* set, ColumnTargets* targets, size_t count) no
     return True
 
 
-cdef bint finish_targets(ColumnSet* set, const ColumnTargets* targets, size_t count,
-                         int32_t parent) noexcept nogil:
-    # Complete the columns after the frames of one parent were written.
+cdef bint finish_targets(ColumnSet* set) noexcept nogil:
+    # Complete the columns of the frames that were written where the targets point.
+    cdef const ColumnTargets* targets = &set.targets
     cdef OutputColumn* column
-    cdef size_t i
+    cdef size_t i, count = targets.count
+    set.room = 0
+    if not count:
+        return True
     for i in range(set.target_count):
-        if set.targets[i] == NO_COLUMN:
+        if set.numbers[i] == NO_COLUMN:
             continue
-        column = set.columns + set.targets[i]
+        column = set.columns + set.numbers[i]
         if column.layout == SUMMED:
             column.used += targets.sums[i]
         elif column.layout == VIEWS:
@@ -462,32 +471,36 @@ cdef bint finish_targets(ColumnSet* set, const ColumnTargets* targets, size_t co
             return False
     if set.kept_column != NO_COLUMN:
         set.columns[set.kept_column].used += targets.kept_count
-    if set.parent_column != NO_COLUMN:
-        for i in range(count):
-            (<int32_t*>set.columns[set.parent_column].values)[set.count + i] = parent
+    set.count += count
+    set.targets.count = 0
     return True
 
 
 cdef size_t write_columns(void* sink, ReadColumns read, Reader* r, size_t max_rows,
                           const void* parent, const Readable* buffer, const Head* span,
                           bint ahead, RunMemory* memory) noexcept nogil:
+    # The frames of several parents are completed together: that costs as much as some frames.
     cdef ColumnSet* set = <ColumnSet*>sink
+    cdef ColumnTargets* targets = &set.targets
     cdef const Window* window = set.windows + span.buffer
-    cdef ColumnTargets targets
     cdef int64_t first = (span.start - window.low) >> WINDOW_BITS
     cdef int64_t low = window.low + (first << WINDOW_BITS)
-    cdef size_t count = min(min(max_rows, <size_t>MOST_AT_ONCE), set.max_rows - set.count)
+    cdef uint32_t number = <uint32_t>(window.number + first)
+    cdef size_t i, count
     # All views of these frames are in one window.
-    if (set.failure or span.start + <int64_t>span.size - low > WINDOW_BYTES
-            or not grow_columns(set, set.count + count)
-            or not point_targets(set, &targets, count)):
+    if set.failure or span.start + <int64_t>span.size - low > WINDOW_BYTES:
         return 0
-    targets.low = buffer.at + low
-    targets.window = <uint32_t>(window.number + first)
-    count = read(r, &targets, count, parent, buffer, span, ahead, memory)
-    if not finish_targets(set, &targets, count, span.parent):
-        return 0
-    set.count += count
+    if targets.count == set.room or targets.window != number:
+        if not finish_targets(set) or not point_targets(set, max_rows):
+            return 0
+        targets.low = buffer.at + low
+        targets.window = number
+    count = read(r, targets, min(max_rows, set.room - targets.count), parent, buffer, span, ahead,
+                 memory)
+    if set.parent_column != NO_COLUMN:
+        for i in range(set.count + targets.count, set.count + targets.count + count):
+            (<int32_t*>set.columns[set.parent_column].values)[i] = span.parent
+    targets.count += count
     return count
 
 
@@ -629,8 +642,8 @@ cdef class ColumnWriter(RowSink):
         if len(slots) > MOST_TARGETS:
             raise ValueError(f"at most {MOST_TARGETS} columns are read without rows")
         for i, slot in enumerate(slots):
-            self.set.targets[i] = self.slots.get(slot, NO_COLUMN)
-            found += self.set.targets[i] != NO_COLUMN
+            self.set.numbers[i] = self.slots.get(slot, NO_COLUMN)
+            found += self.set.numbers[i] != NO_COLUMN
         self.set.target_count = len(slots)
         kept = {self.dtype.fields[count][1] for count in sums}
         for i in range(self.set.column_count):

@@ -9,10 +9,9 @@
 #     cdef Fault run(ScanState* state, Rows* rows) noexcept nogil:
 #         return scan_buffer(state, rows, sizeof(Frame), read_frame, probe_frame)
 from libc.stdint cimport int32_t, int64_t, uint8_t, uint16_t, uint32_t, uint64_t
-from libc.string cimport memset
 from wirescan.core.fault cimport (
     BAD_COUNT, BAD_LENGTH, FILLER, Fault, LIMIT, NOT_A_FRAME, OK, SHORT, TRUNCATED, ZEROS)
-from wirescan.core.reader cimport Reader, ViewMask, prefetch, rarely
+from wirescan.core.reader cimport Reader, ViewMask, clear_row, prefetch, rarely
 from wirescan.core.rows cimport RowBlock, Rows, begin_row, grow_rows
 
 # The columns that every frame table begins with.
@@ -110,8 +109,8 @@ ctypedef size_t (*ReadRun)(Reader* r, char* rows, size_t max_rows, const void* p
                            const Readable* buffer, const Head* span, bint ahead, bint past,
                            RunMemory* memory) noexcept nogil
 
-# Where a ReadColumns writes. The protocol package numbers its columns. The pointers are to the next
-# value, and NULL for a column that is not wanted.
+# Where a ReadColumns writes. The protocol package numbers its columns. The pointers are to the
+# values of the first frame, and NULL for a column that is not wanted.
 cdef enum:
     MOST_TARGETS = 8
 
@@ -125,10 +124,11 @@ cdef struct ColumnTargets:
     char* kept                      # whole rows, of the frames that have a list
     int64_t* kept_numbers           # and their numbers
     size_t kept_count
-    int64_t number                  # of the next frame
+    int64_t number                  # of the first frame
+    size_t count                    # of the frames written: the next one goes after them
 
 # Optional, for speed: as a ReadRun, but write columns instead of rows. The view of a null has the
-# size -1. Return the number of frames.
+# size -1. Return the number of frames, which the caller adds to `targets.count`.
 ctypedef size_t (*ReadColumns)(Reader* r, ColumnTargets* targets, size_t max_rows,
                                const void* parent, const Readable* buffer, const Head* span,
                                bint ahead, RunMemory* memory) noexcept nogil
@@ -152,7 +152,6 @@ ctypedef size_t (*WriteColumns)(void* sink, ReadColumns read, Reader* r, size_t 
 
 cdef enum:
     WRITE_ROWS = 128        # a WriteRows gets about so many rows at a time
-    FEW_CHILDREN = 4        # up to so many children are read as rows: ReadColumns would cost more
     LOOK = 64               # bytes that are enough to recognise the header of a frame
 
 cdef extern from *:
@@ -439,7 +438,7 @@ cdef inline Head* claim_row(Rows* rows, size_t stride, const Progress* scan) noe
                 or not grow_rows(rows, rows.count + 64 + <size_t>expected)):
             return NULL
     row = rows.at + rows.count * stride
-    memset(row, 0, stride)
+    clear_row(row, stride)
     return <Head*>row
 
 
@@ -502,7 +501,7 @@ cdef inline Recovery recover_hard(Progress* scan, ScanState* state, Reader* r, H
         if <size_t>(scan.end - start) <= scan.longest or scan.next == start:
             return STOP
         scan.ended = scan.fault
-    memset(row, 0, stride)                      # the kernel may have written columns of a non-frame
+    clear_row(row, stride)                      # the kernel may have written columns of a non-frame
     scan.gap = OK
     r.at = scan.next
     if scan.next - start >= <int64_t>1 << 32:
@@ -662,7 +661,7 @@ cdef inline Fault scan_children(const NestedScan* nested, Rows* rows, size_t str
         first = rows.count
         owed = nested.count[i]
         while True:
-            if (nested.columns is not NULL and not refused and owed > FEW_CHILDREN
+            if (nested.columns is not NULL and not refused and owed > 0
                     and first == rows.count):
                 # Write the pending rows first: columns keep the order of the frames.
                 if rows.count and not nested.write(nested.sink, rows):
@@ -702,7 +701,7 @@ cdef inline Fault scan_children(const NestedScan* nested, Rows* rows, size_t str
                 if fault >= SHORT or r.at == start:
                     fault = TRUNCATED
                     r.at = r.end
-                    memset(row, 0, stride)
+                    clear_row(row, stride)
                 owed = owed - 1 if owed > 0 else ANY
             else:
                 r.at = r.end

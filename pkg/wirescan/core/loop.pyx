@@ -353,6 +353,17 @@ cdef object scan_bytes(const uint8_t* base, size_t size, RowBlock block, dtype, 
     return rows_to_array(block, dtype, into, fault), block.rows.bad, <int>fault, state.r.at - base
 
 
+cdef inline void begin_span(ScanState* state, const uint8_t* base, const Head* span) noexcept nogil:
+    # Forget the span before. Its budget is large, and mostly nothing was charged to it.
+    state.r = Reader(base + span.start, base + span.start + span.size)
+    state.search.gap = OK
+    state.search.searched = 0
+    state.search.needed = 0
+    if state.search.budget.reached:
+        memset(&state.search.budget, 0, sizeof(SearchBudget))
+    state.search.budget.origin = <uint64_t>state.r.at
+
+
 cdef object scan_spans(buffers, spans, dtype, RunScan run, bint resync, limits,
                        bint more=False):
     """Return (rows, bad, faults, positions) for spans that are each scanned as a buffer of its own.
@@ -387,18 +398,17 @@ cdef object scan_spans(buffers, spans, dtype, RunScan run, bint resync, limits,
         span = <const Head*>&span_bytes[0]
         buffer_view = addresses(buffers)
         readable = <const Readable*>&buffer_view[0, 0]
+        memset(&state, 0, sizeof(state))
+        state.resync = resync
+        state.more = more
+        state.longest = longest
         with nogil:
             for i in range(n):
                 if i + PREFETCH_PARENTS < n:
                     prefetch_span(span + i + PREFETCH_PARENTS, readable)
                 first = rows.count
                 base = readable[span[i].buffer].at
-                memset(&state, 0, sizeof(state))
-                state.r = Reader(base + span[i].start, base + span[i].start + span[i].size)
-                state.resync = resync
-                state.more = more
-                state.longest = longest
-                state.search.budget.origin = <uint64_t>state.r.at
+                begin_span(&state, base, &span[i])
                 fault = run(&state, rows)
                 fault_view[i] = <uint8_t>fault
                 position_view[i] = state.r.at - base

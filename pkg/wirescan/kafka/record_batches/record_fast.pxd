@@ -4,11 +4,10 @@
 # `read_alike_records` expects that each record has the layout of the one before. Where layouts
 # change often, its branches are mispredicted, and `read_varied_records` is faster: it has no branch
 # that depends on the size of a varint. `read_short_records` alternates between the two.
-from libc.string cimport memcpy
 from wirescan.core cimport (
-    ColumnTargets, Head, Readable, Reader, RunMemory, TOPS, VIEW_BYTES, VarintLayout, extract,
-    int64_t, join_groups, le64, learn, lowest, matches, pack_pair, prefetch, put_wide_view, rarely,
-    store_word, uint8_t, uint32_t, uint64_t, unknown, unzigzag)
+    ColumnTargets, Head, Readable, Reader, RunMemory, TOPS, VIEW_BYTES, VarintLayout, ViewMask,
+    extract, int64_t, join_groups, le64, learn, lowest, matches, pack_common, pack_pair, prefetch,
+    put_wide_view, rarely, store_word, uint8_t, uint32_t, uint64_t, unknown, unzigzag)
 from wirescan.kafka.record_batches.rows cimport Batch, LOG_APPEND_TIME, Record
 
 cdef enum:
@@ -50,11 +49,31 @@ cdef struct Run:
     const uint8_t* start            # of the next record
     const uint8_t* limit            # no record of these loops ends after it
     const uint8_t* base             # first byte of the buffer
-    uint64_t head_word              # the last word of the Head
+    uint64_t common                 # the last word of the Head
     uint64_t base_offset
     uint64_t base_timestamp
     uint64_t delta_mask             # 0 where all records have the batch's timestamp
     size_t distance                 # bytes to prefetch ahead
+
+
+# What a loop needs of the ColumnTargets, and what it adds to them. A copy of the whole struct would
+# cost as much as two records.
+cdef struct Columns:
+    char* offsets
+    char* timestamps
+    char* keys                      # views
+    char* values
+    const ViewMask* key_masks
+    const ViewMask* value_masks
+    const uint8_t* low
+    uint32_t window
+    uint32_t key_nulls
+    uint32_t value_nulls
+    uint64_t header_total
+    char* kept
+    int64_t* kept_numbers
+    size_t kept_count
+    int64_t number
 
 
 # A byte string in a record. One that is null has no bytes.
@@ -71,7 +90,7 @@ cdef inline void store_record(
     # Store the columns of a Record. The size of a null is -1 there.
     store_word(row, <uint64_t>(run.start - run.base), past)
     store_word(row + 8, pack_pair(<uint32_t>(end - run.start), body), past)
-    store_word(row + 16, run.head_word, past)
+    store_word(row + 16, run.common, past)
     store_word(row + 24, run.base_offset + offset, past)
     store_word(row + 32, run.base_timestamp + (timestamp & run.delta_mask), past)
     store_word(row + 40, pack_pair(<uint32_t>key.at, <uint32_t>value.at), past)
@@ -79,43 +98,56 @@ cdef inline void store_record(
     store_word(row + 56, pack_pair(<uint32_t>(value.size | value.null), header_count), past)
 
 
-cdef inline void store_string(ColumnTargets* targets, size_t i, const Run* run,
-                              const Place* place) noexcept nogil:
+cdef inline Columns begin_columns(const ColumnTargets* targets) noexcept nogil:
+    return Columns(
+        targets.values[OFFSET_TARGET], targets.values[TIMESTAMP_TARGET], targets.values[KEY_TARGET],
+        targets.values[VALUE_TARGET], targets.masks[KEY_TARGET], targets.masks[VALUE_TARGET],
+        targets.low, targets.window, 0, 0, 0, targets.kept, targets.kept_numbers,
+        targets.kept_count, targets.number)
+
+
+cdef inline void end_columns(ColumnTargets* targets, const Columns* columns) noexcept nogil:
+    targets.nulls[KEY_TARGET] |= columns.key_nulls
+    targets.nulls[VALUE_TARGET] |= columns.value_nulls
+    targets.sums[HEADER_COUNT_TARGET] += columns.header_total
+    targets.kept_count = columns.kept_count
+
+
+cdef inline void store_string(char* views, const ViewMask* masks, const Columns* columns,
+                              const Run* run, const Place* place) noexcept nogil:
     # The loops stop before the last bytes of the buffer, so a whole view can be read.
     cdef const uint8_t* p = run.start + place.at
-    cdef char* views = targets.values[i]
     if views is not NULL:
-        put_wide_view(views + run.count * VIEW_BYTES, targets.masks[i], p, <uint32_t>place.size,
-                      <uint32_t>place.null, targets.window, <uint32_t>(p - targets.low))
-    targets.nulls[i] |= <uint32_t>place.null
+        put_wide_view(views + run.count * VIEW_BYTES, masks, p, <uint32_t>place.size,
+                      <uint32_t>place.null, columns.window, <uint32_t>(p - columns.low))
 
 
 cdef inline void store_columns(
-        const Run* run, ColumnTargets* targets, uint64_t timestamp, uint64_t offset,
+        const Run* run, Columns* columns, uint64_t timestamp, uint64_t offset,
         const Place* key, const Place* value) noexcept nogil:
     # Store the columns that are wanted.
-    cdef char* offsets = targets.values[OFFSET_TARGET]
-    cdef char* timestamps = targets.values[TIMESTAMP_TARGET]
-    if offsets is not NULL:
-        store_word(offsets + run.count * 8, run.base_offset + offset, False)
-    if timestamps is not NULL:
-        store_word(timestamps + run.count * 8,
+    if columns.offsets is not NULL:
+        store_word(columns.offsets + run.count * 8, run.base_offset + offset, False)
+    if columns.timestamps is not NULL:
+        store_word(columns.timestamps + run.count * 8,
                    run.base_timestamp + (timestamp & run.delta_mask), False)
-    store_string(targets, KEY_TARGET, run, key)
-    store_string(targets, VALUE_TARGET, run, value)
+    store_string(columns.keys, columns.key_masks, columns, run, key)
+    store_string(columns.values, columns.value_masks, columns, run, value)
+    columns.key_nulls |= <uint32_t>key.null
+    columns.value_nulls |= <uint32_t>value.null
 
 
 cdef inline void keep_record(
-        const Run* run, ColumnTargets* targets, const uint8_t* end, uint32_t body,
+        const Run* run, Columns* columns, const uint8_t* end, uint32_t body,
         uint64_t timestamp, uint64_t offset, const Place* key, const Place* value,
         uint32_t headers_at, uint32_t header_count) noexcept nogil:
     # Count the headers. Where rows with headers are wanted, write the row; keep it if it has any.
-    targets.sums[HEADER_COUNT_TARGET] += header_count
-    if targets.kept is not NULL:
-        store_record(targets.kept + targets.kept_count * sizeof(Record), run, False, end, body,
+    columns.header_total += header_count
+    if columns.kept is not NULL:
+        store_record(columns.kept + columns.kept_count * sizeof(Record), run, False, end, body,
                      timestamp, offset, key, value, headers_at, header_count)
-        targets.kept_numbers[targets.kept_count] = targets.number + <int64_t>run.count
-        targets.kept_count += header_count != 0
+        columns.kept_numbers[columns.kept_count] = columns.number + <int64_t>run.count
+        columns.kept_count += header_count != 0
 
 
 cdef inline void prefetch_record(const Run* run) noexcept nogil:
@@ -141,7 +173,7 @@ cdef inline void read_alike_records(Run* state, ColumnTargets* targets, bint to_
                                     bint past) noexcept nogil:
     # Read records without headers, until more than CHANGES layouts were learnt.
     cdef Run run = state[0]         # so that the compiler keeps it in registers
-    cdef ColumnTargets columns
+    cdef Columns columns
     cdef VarintLayout length = unknown(), fields = unknown(), last = unknown()
     cdef uint64_t word, timestamp, offset
     cdef Place key, value
@@ -149,7 +181,7 @@ cdef inline void read_alike_records(Run* state, ColumnTargets* targets, bint to_
     cdef const uint8_t* end
     cdef size_t changes = 0
     if to_columns:
-        columns = targets[0]
+        columns = begin_columns(targets)
     while left_over(&run, to_columns) and run.start < run.limit:
         word = le64(run.start)
         if not matches(word, &length):
@@ -200,7 +232,7 @@ cdef inline void read_alike_records(Run* state, ColumnTargets* targets, bint to_
         if changes > CHANGES:
             break
     if to_columns:
-        targets[0] = columns
+        end_columns(targets, &columns)
     state.start = run.start
     state.count = run.count
     state.row = run.row
@@ -223,7 +255,7 @@ cdef inline void read_varied_records(Run* state, ColumnTargets* targets, size_t 
     # Read at most `most` records, with fewer than 64 headers each. A good record takes none of the
     # branches.
     cdef Run run = state[0]
-    cdef ColumnTargets columns
+    cdef Columns columns
     cdef uint64_t word, ends, first, second, length, timestamp, offset, header_count, odd, rest
     cdef Place key, value
     cdef uint32_t body
@@ -231,7 +263,7 @@ cdef inline void read_varied_records(Run* state, ColumnTargets* targets, size_t 
     cdef const uint8_t* p
     cdef const uint8_t* end
     if to_columns:
-        columns = targets[0]
+        columns = begin_columns(targets)
         run.most = min(run.count + most, run.most)
     elif <size_t>(run.stop - run.row) > most * sizeof(Record):
         run.stop = run.row + most * sizeof(Record)
@@ -295,7 +327,7 @@ cdef inline void read_varied_records(Run* state, ColumnTargets* targets, size_t 
         run.start = end
         step(&run, to_columns)
     if to_columns:
-        targets[0] = columns
+        end_columns(targets, &columns)
     state.start = run.start
     state.count = run.count
     state.row = run.row
@@ -324,26 +356,20 @@ cdef inline size_t read_short_records(
     cdef const Batch* batch = <const Batch*>parent
     cdef bint append = (batch.attributes & LOG_APPEND_TIME) != 0
     cdef Run run
-    cdef Head head                  # the part of the head that all these rows share
     cdef RunMemory own = memory[0]  # so that the compiler keeps it in registers
     cdef size_t left = max_rows, before
     cdef bint learns
     if batch.magic != 2 or buffer.end - r.at < MARGIN:
         return 0
-    head.parent = span.parent
-    head.buffer = span.buffer
-    head.kind = 2
-    head.fault = 0
     run.row = rows
     run.stop = NULL if to_columns else rows + max_rows * sizeof(Record)
-    run.count = 0
-    run.most = max_rows
+    run.count = targets.count if to_columns else 0
+    run.most = run.count + max_rows
     run.start = r.at
     # A word is loaded at most nine bytes after the end of its record, before that is noticed.
     run.limit = min(r.end, buffer.end - MARGIN)
     run.base = buffer.at
-    memcpy(&run.head_word, <const char*>&head + sizeof(Head) - sizeof(run.head_word),
-           sizeof(run.head_word))
+    run.common = pack_common(<uint32_t>span.parent, span.buffer, 2)
     run.base_offset = <uint64_t>batch.base_offset
     run.base_timestamp = <uint64_t>(batch.max_timestamp if append else batch.base_timestamp)
     run.delta_mask = 0 if append else ~<uint64_t>0
