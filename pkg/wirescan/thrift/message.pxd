@@ -12,10 +12,11 @@ cdef struct Begin:
     uint8_t  protocol
     uint8_t  version
     uint8_t  strict
-    uint8_t  type
+    # Of one byte, gcc 12 would store the byte and load four, for which a processor waits.
+    uint32_t type
 
 
-cdef inline bint is_type(uint8_t type) noexcept nogil:
+cdef inline bint is_type(uint32_t type) noexcept nogil:
     return CALL <= type <= ONEWAY
 
 

@@ -315,7 +315,7 @@ cdef inline Fault read_message(const uint8_t* p, uint32_t size, const Frame* fra
             row.service_size = <int32_t>(colon - begin.name)
             row.method_at += <uint32_t>row.service_size + 1
             row.method_size -= row.service_size + 1
-    row.head.kind = begin.type
+    row.head.kind = <uint8_t>begin.type
     row.seqid = begin.seqid
     row.protocol = begin.protocol
     row.version = begin.version
