@@ -386,13 +386,21 @@ def test_batches_have_about_the_given_bytes(codec):
 @pytest.mark.parametrize("extra", [[], ["size"]])
 @pytest.mark.parametrize("per_batch", [1, 7, 50, 127, 128, 129, 1000])
 def test_nulls_of_all_blocks_are_kept(per_batch, extra):
-    """Blocks of rows begin at every bit of a byte of the bitmaps.
+    """Blocks of frames begin at every bit of a byte of the bitmaps.
 
-    The fast kernel writes no column `size`, so with it the columns are made of rows.
+    The fast kernel writes no column `size`, so with it the columns are made of rows. Otherwise a
+    record with 64 headers begins a block of rows, and 1,024 records without it are one block.
     """
+    many = [("h", b"")] * 64
     records = [
-        Record(i, -1 if i % 5 == 0 else i, b"k" if i % 3 else None, None if i % 7 else b"v" * i)
-        for i in range(1000)
+        Record(
+            i,
+            -1 if i % 5 == 0 else i,
+            b"k" if i % 3 else None,
+            None if i % 7 else b"v" * (i % 1000),
+            many if i < 1000 and i % 61 == 0 else [],
+        )
+        for i in range(4000)
     ]
     raw = b"".join(
         encode_batch(records[i : i + per_batch]) for i in range(0, len(records), per_batch)
@@ -407,10 +415,10 @@ def test_nulls_of_all_blocks_are_kept(per_batch, extra):
 @pytest.mark.parametrize("columns", [FOUR, ["parent", "offset", "headers"], ["size", "offset"]])
 @pytest.mark.parametrize("most", [6, 12, 300])
 def test_batches_of_any_number_of_records_keep_their_order(columns, most):
-    """Columns of several batches are completed together, in one buffer up to the next row.
+    """The columns of several batches are completed together, up to a row or to another buffer.
 
-    Records with 64 headers and more become rows first. Those of a compressed batch are in another
-    buffer.
+    A record with 64 headers or more becomes a row first. The records of a compressed batch are in
+    another buffer.
     """
     choose = random.Random(most)
     raw = b""

@@ -219,6 +219,31 @@ def test_a_claimed_size_is_not_allocated():
         assert seconds < 2, name
 
 
+COLUMNS_CHILD = """
+import resource, sys, time
+from wirescan import FrameError
+from wirescan.export.batches import iter_batches
+raw = sys.stdin.buffer.read()
+list(iter_batches(b"", format="kafka.records"))
+used = int(open("/proc/self/statm").read().split()[0]) * resource.getpagesize()
+resource.setrlimit(resource.RLIMIT_AS, (used + (int(sys.argv[1]) << 20),) * 2)
+start = time.process_time()
+try:
+    print(sum(map(len, iter_batches(raw, format="kafka.records", workers=1))), end=" ")
+except FrameError as error:
+    print(error.fault.name, end=" ")
+print(round(time.process_time() - start, 3))
+"""
+
+
+def test_columns_of_a_claimed_count_are_not_allocated():
+    """There are more records than the bytes let expect, so the columns grow."""
+    inputs = {"smallest records": make_batch(b"\x0c\0\0\0\1\1\0" * 100_000, 2**31 - 1)}
+    ((words, seconds),) = run_each_in_little_memory(COLUMNS_CHILD, inputs, 64).values()
+    assert words == ["BAD_COUNT"]
+    assert seconds < 2
+
+
 def make_bomb_in_a_message_set(codec):
     packed = make_bomb(codec)
     body = struct.pack(">bbqii", 1, codec, 0, -1, len(packed)) + packed

@@ -27,7 +27,7 @@ import struct
 import time
 
 NOT_LEADER = 6  # the error of a partition that has no leader yet
-SECONDS = 10  # the most that a new topic has no leader
+SECONDS = 10  # how long to wait for the leader of a new topic
 
 
 class BrokerError(Exception):

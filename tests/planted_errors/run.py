@@ -82,7 +82,7 @@ PRELOADED = [
     "pytest_timeout",
     "xdist.plugin",
 ]
-# With one of these pytest shows whole differences. Those of long lists take minutes.
+# If one of these is set, pytest shows whole differences. Those of long lists take minutes.
 VARIABLES_OF_CI = ("CI", "BUILD_NUMBER")
 # multiprocessing looks at all child processes when it starts one. An exit code can be read once
 # only, so no other thread may look at the same time.

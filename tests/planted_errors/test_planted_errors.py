@@ -23,12 +23,7 @@ from tests.planted_errors.planted import (
     plant,
     read_planted,
 )
-from tests.planted_errors.run import (
-    VARIABLE,
-    VARIABLES_OF_CI,
-    make_environment,
-    split_tests,
-)
+from tests.planted_errors.run import OUTPUT, VARIABLE, VARIABLES_OF_CI, split_tests
 
 ENTRIES = read_planted()
 
@@ -238,10 +233,12 @@ def test_only_runs_of_planted_errors_do_not_shrink_examples(is_planted):
 def test_failures_under_planted_errors_show_no_whole_differences(name, monkeypatch, tmp_path):
     monkeypatch.setenv(name, "true")
     (tmp_path / "test_unequal.py").write_text("def test(): assert [1] == [2]\n")
-    command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", str(tmp_path)]
-    environment = make_environment(ROOT)
-    run = subprocess.run(command, cwd=tmp_path, env=environment, capture_output=True, text=True)
-    assert "Use -v to get more diff" in run.stdout
+    program = (
+        "import sys; from pathlib import Path; from tests.planted_errors.run import run_tests;"
+        "run_tests(Path(sys.argv[1]), ['test_unequal.py'], 0, sys.argv[1])"
+    )
+    subprocess.run([sys.executable, "-c", program, str(tmp_path)], cwd=ROOT)
+    assert "Use -v to get more diff" in Path(tmp_path, OUTPUT).read_text()
 
 
 @pytest.mark.parametrize("count", [1, 2, 3, 8, 100])

@@ -156,9 +156,9 @@ static inline uint64_t pack_pair(uint32_t first, uint32_t second) {
 #endif
 }
 
-/* Clear a row of `size` bytes. gcc makes a string instruction of a memset of more than 80 bytes whose
- * number is a constant. Its start takes as long as the rest of a short scan, so the row is cleared in
- * parts. */
+/* Clear a row of `size` bytes. gcc turns a memset of a constant size above 80 bytes into a string
+ * instruction, which starts slowly. So a constant size is cleared in parts of 64 bytes. What follows
+ * byte 192 is one part. */
 static inline void clear_row(void* row, size_t size) {
     char* at = (char*)row;
 #if defined(__GNUC__)
@@ -180,8 +180,8 @@ static inline void clear_row(void* row, size_t size) {
     memset(at, 0, size);
 }
 
-/* Return the last word of the Head of a row without a fault. Stores of the columns and a load of the
- * word would take longer: processors do not forward several stores to one load. */
+/* Return the last word of the Head of a row without a fault. To store the columns and load the word
+ * would take longer: a processor waits for a load of several stores. */
 static inline uint64_t pack_common(uint32_t parent, uint16_t buffer, uint8_t kind) {
 #if defined(__BYTE_ORDER__) && __BYTE_ORDER__ == __ORDER_BIG_ENDIAN__
     return pack_pair(parent, (uint32_t)buffer << 16 | (uint32_t)kind << 8);

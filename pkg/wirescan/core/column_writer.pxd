@@ -55,17 +55,19 @@ cdef struct ColumnSet:
     char* memory                # of all columns
     size_t bytes                # its size
     size_t stride               # bytes in a row
-    size_t count                # rows written
+    size_t count                # rows whose columns are complete
     size_t capacity
     size_t max_rows
     const Readable* buffers
     size_t buffer_count
     size_t buffer_bytes         # bytes of the buffers that rows may point to
     const Window* windows
-    int numbers[MOST_TARGETS]   # the column of each of the ColumnTargets, or NO_COLUMN
+    int target_columns[MOST_TARGETS]    # that of each of the ColumnTargets, or NO_COLUMN
     size_t target_count
-    ColumnTargets targets       # with the frames that `count` does not have yet
-    size_t room                 # frames that fit where the targets point
+    ColumnTargets targets       # where frames are written; `count` has them when they are complete
+    size_t target_capacity      # frames that fit there; 0 where nothing is pointed to
+    size_t target_bytes         # of the spans whose frames are there, about
+    bint gathers                # a column is of gathered bytes
     int kept_column             # the column of whole rows that a ReadColumns keeps, or NO_COLUMN
     int parent_column           # that of the Head's parents, or NO_COLUMN
     bint has_bad_rows           # the places of bad rows are null; otherwise a bad row is a failure

@@ -34,6 +34,8 @@ cdef enum:
     MOST_COLUMNS = 64
     NO_COLUMN = -1
     MOST_AT_ONCE = 1024             # rows of a block: their bytes fit a second-level cache
+    # Bytes of the spans whose strings are gathered together: they are still in that cache then.
+    MOST_GATHERED_AT_ONCE = 1 << 18
     ALIGNMENT = 64                  # of each column, as Arrow recommends
     LARGEST_OFFSET = 0x7fffffff     # of gathered bytes with 32-bit offsets
     # Offsets in a view have 31 bits. So the windows of a large buffer begin at multiples of 1 GiB,
@@ -420,19 +422,21 @@ cdef bint write_rows(void* sink, Rows* rows) noexcept nogil:
 
 
 cdef bint point_targets(ColumnSet* set, size_t wanted) noexcept nogil:
-    # Point to where the next frames go. Return False if there is no memory for `wanted` frames.
+    # Point the targets to where the next frames go, at most MOST_AT_ONCE. `wanted`: how many
+    # follow, if the columns have to grow. Return False if there is no memory.
     cdef ColumnTargets* targets = &set.targets
     cdef OutputColumn* column
     cdef size_t i
     if set.count == set.capacity and not grow_columns(
-            set, set.count + min(wanted, set.max_rows - set.count)):
+            set, set.count + min(wanted, <size_t>MOST_AT_ONCE, set.max_rows - set.count)):
         return False
-    set.room = min(<size_t>MOST_AT_ONCE, set.capacity - set.count)
+    set.target_capacity = min(<size_t>MOST_AT_ONCE, set.capacity - set.count)
+    set.target_bytes = 0
     memset(targets, 0, sizeof(ColumnTargets))
     for i in range(set.target_count):
-        if set.numbers[i] == NO_COLUMN:
+        if set.target_columns[i] == NO_COLUMN:
             continue
-        column = set.columns + set.numbers[i]
+        column = set.columns + set.target_columns[i]
         targets.masks[i] = VIEW_MASKS
         if column.layout == GATHERED:
             targets.values[i] = column.strings
@@ -442,7 +446,7 @@ cdef bint point_targets(ColumnSet* set, size_t wanted) noexcept nogil:
     if set.kept_column != NO_COLUMN:
         column = set.columns + set.kept_column
         # A kernel without branches writes every row where the next kept one goes.
-        if not grow_kept(set, column, set.room):
+        if not grow_kept(set, column, set.target_capacity):
             return fail(set, NO_MEMORY, 0)
         targets.kept = column.data + column.used * set.stride
         targets.kept_numbers = <int64_t*>column.numbers + column.used
@@ -451,17 +455,18 @@ cdef bint point_targets(ColumnSet* set, size_t wanted) noexcept nogil:
 
 
 cdef bint finish_targets(ColumnSet* set) noexcept nogil:
-    # Complete the columns of the frames that were written where the targets point.
+    # Complete the columns of the frames that were written where the targets point, and let the next
+    # frames point them again.
     cdef const ColumnTargets* targets = &set.targets
     cdef OutputColumn* column
     cdef size_t i, count = targets.count
-    set.room = 0
+    set.target_capacity = 0
     if not count:
         return True
     for i in range(set.target_count):
-        if set.numbers[i] == NO_COLUMN:
+        if set.target_columns[i] == NO_COLUMN:
             continue
-        column = set.columns + set.numbers[i]
+        column = set.columns + set.target_columns[i]
         if column.layout == SUMMED:
             column.used += targets.sums[i]
         elif column.layout == VIEWS:
@@ -479,27 +484,37 @@ cdef bint finish_targets(ColumnSet* set) noexcept nogil:
 cdef size_t write_columns(void* sink, ReadColumns read, Reader* r, size_t max_rows,
                           const void* parent, const Readable* buffer, const Head* span,
                           bint ahead, RunMemory* memory) noexcept nogil:
-    # The frames of several parents are completed together: that costs as much as some frames.
+    # The columns of several parents are completed together: that takes as long as to read some
+    # frames.
     cdef ColumnSet* set = <ColumnSet*>sink
     cdef ColumnTargets* targets = &set.targets
     cdef const Window* window = set.windows + span.buffer
     cdef int64_t first = (span.start - window.low) >> WINDOW_BITS
     cdef int64_t low = window.low + (first << WINDOW_BITS)
+    cdef const uint8_t* low_address = buffer.at + low
     cdef uint32_t number = <uint32_t>(window.number + first)
+    cdef bint is_elsewhere
+    cdef int32_t* parents
     cdef size_t i, count
     # All views of these frames are in one window.
     if set.failure or span.start + <int64_t>span.size - low > WINDOW_BYTES:
         return 0
-    if targets.count == set.room or targets.window != number:
+    # A buffer whose spans are all empty has no window. Its number is then that of the next buffer,
+    # so the address is compared too.
+    is_elsewhere = targets.window != number or targets.low != low_address
+    if (is_elsewhere or targets.count == set.target_capacity
+            or set.gathers and set.target_bytes + span.size > MOST_GATHERED_AT_ONCE):
         if not finish_targets(set) or not point_targets(set, max_rows):
             return 0
-        targets.low = buffer.at + low
+        targets.low = low_address
         targets.window = number
-    count = read(r, targets, min(max_rows, set.room - targets.count), parent, buffer, span, ahead,
-                 memory)
+    set.target_bytes += span.size
+    count = read(r, targets, min(max_rows, set.target_capacity - targets.count), parent, buffer,
+                 span, ahead, memory)
     if set.parent_column != NO_COLUMN:
-        for i in range(set.count + targets.count, set.count + targets.count + count):
-            (<int32_t*>set.columns[set.parent_column].values)[i] = span.parent
+        parents = <int32_t*>set.columns[set.parent_column].values + (set.count + targets.count)
+        for i in range(count):
+            parents[i] = span.parent
     targets.count += count
     return count
 
@@ -642,12 +657,13 @@ cdef class ColumnWriter(RowSink):
         if len(slots) > MOST_TARGETS:
             raise ValueError(f"at most {MOST_TARGETS} columns are read without rows")
         for i, slot in enumerate(slots):
-            self.set.numbers[i] = self.slots.get(slot, NO_COLUMN)
-            found += self.set.numbers[i] != NO_COLUMN
+            self.set.target_columns[i] = self.slots.get(slot, NO_COLUMN)
+            found += self.set.target_columns[i] != NO_COLUMN
         self.set.target_count = len(slots)
         kept = {self.dtype.fields[count][1] for count in sums}
         for i in range(self.set.column_count):
             column = self.set.columns + i
+            self.set.gathers |= column.layout == GATHERED
             if column.layout == KEPT_ROWS and {column.at} == kept:
                 self.set.kept_column = <int>i
                 found += 1

@@ -110,25 +110,27 @@ ctypedef size_t (*ReadRun)(Reader* r, char* rows, size_t max_rows, const void* p
                            RunMemory* memory) noexcept nogil
 
 # Where a ReadColumns writes. The protocol package numbers its columns. The pointers are to the
-# values of the first frame, and NULL for a column that is not wanted.
+# values of the first frame, and NULL for a column that is not wanted. Several calls, also for
+# several parents, write into the same targets: they add to `nulls`, `sums` and `kept_count`.
 cdef enum:
     MOST_TARGETS = 8
 
 cdef struct ColumnTargets:
     char* values[MOST_TARGETS]      # of numbers, or the views of byte strings
     const ViewMask* masks[MOST_TARGETS]     # of views
-    uint32_t nulls[MOST_TARGETS]    # of byte strings: not 0 afterwards if one is null
+    uint32_t nulls[MOST_TARGETS]    # of byte strings: not 0 if one of them is null
     uint64_t sums[MOST_TARGETS]     # of numbers: what they add up to
     const uint8_t* low              # a view has the distance of its bytes from this address
     uint32_t window                 # and this number of a buffer
-    char* kept                      # whole rows, of the frames that have a list
+    char* kept                      # whole rows, of the frames that have a list: the first one
     int64_t* kept_numbers           # and their numbers
     size_t kept_count
     int64_t number                  # of the first frame
     size_t count                    # of the frames written: the next one goes after them
 
-# Optional, for speed: as a ReadRun, but write columns instead of rows. The view of a null has the
-# size -1. Return the number of frames, which the caller adds to `targets.count`.
+# Optional, for speed: as a ReadRun, but write columns instead of rows, after the `targets.count`
+# frames that are there. The view of a null has the size -1. Return the number of frames, which the
+# caller adds to `targets.count`.
 ctypedef size_t (*ReadColumns)(Reader* r, ColumnTargets* targets, size_t max_rows,
                                const void* parent, const Readable* buffer, const Head* span,
                                bint ahead, RunMemory* memory) noexcept nogil
@@ -141,7 +143,8 @@ ctypedef Fault (*VerifyFrame)(const void* parent, const Readable* buffer) noexce
 # last child. Return the number of rows that became bad. Rows that a ReadRun reads are final.
 ctypedef size_t (*CloseFrame)(const void* parent, char* rows, size_t count) noexcept nogil
 
-# Optional: take the rows that were read, and remove them from `rows`. Return False to end the scan.
+# Optional: take the rows that were read, and remove them from `rows`. The last call of a scan may
+# have no rows: it completes what a WriteColumns wrote. Return False to end the scan.
 ctypedef bint (*WriteRows)(void* sink, Rows* rows) noexcept nogil
 
 # Optional: take frames as columns. The arguments after `read` are those of `read`. Return the
@@ -661,12 +664,9 @@ cdef inline Fault scan_children(const NestedScan* nested, Rows* rows, size_t str
         first = rows.count
         owed = nested.count[i]
         while True:
-            if (nested.columns is not NULL and not refused and owed > 0
-                    and first == rows.count):
-                # Write the pending rows first: columns keep the order of the frames.
-                if rows.count and not nested.write(nested.sink, rows):
-                    return OK
-                first = 0
+            # Columns keep the order of the frames, so they are written only while no rows wait. The
+            # frames after one that had to become a row are probably like it.
+            if nested.columns is not NULL and not refused and owed > 0 and not rows.count:
                 count = nested.write_columns(nested.sink, nested.columns, &r, <size_t>owed, parent,
                                              buffer, span, nested.verify is not NULL, &memory)
                 owed -= <int64_t>count

@@ -354,7 +354,8 @@ cdef object scan_bytes(const uint8_t* base, size_t size, RowBlock block, dtype, 
 
 
 cdef inline void begin_span(ScanState* state, const uint8_t* base, const Head* span) noexcept nogil:
-    # Forget the span before. Its budget is large, and mostly nothing was charged to it.
+    # Forget the span before. The budget has more than 500 bytes, so it is cleared only if something
+    # was charged to it: each charge raises `reached`.
     state.r = Reader(base + span.start, base + span.start + span.size)
     state.search.gap = OK
     state.search.searched = 0

@@ -31,7 +31,7 @@ cdef extern from "bits.h":
     uint64_t pack_common(uint32_t parent, uint16_t buffer, uint8_t kind) noexcept nogil
     void store_word(char* at, uint64_t word, bint past) noexcept nogil
     void store_fence() noexcept nogil
-    # Fills a row with zeros. If `size` is a constant, the compiler makes a few stores of it.
+    # Fills a row with zeros. If `size` is a constant, a few words are stored instead of a call.
     void clear_row(void* row, size_t size) noexcept nogil
     # The address may be outside the buffer: a prefetch does not fault.
     void prefetch(const uint8_t* address) noexcept nogil

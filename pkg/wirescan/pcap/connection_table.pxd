@@ -76,9 +76,9 @@ cdef inline uint64_t hash_words(const void* words, size_t size, uint64_t seed) n
 
 
 cdef inline uint64_t hash_key(const Key* key, uint64_t seed) noexcept nogil:
-    # All that is loaded was stored in one piece: a processor waits for a load of several pieces.
+    # Each load reads bytes that one store wrote: a processor waits for a load of several stores.
     cdef uint32_t first, second
-    cdef uint64_t rest = (key.port[0] | <uint64_t>key.port[1] << 16 | <uint64_t>key.version << 32)
+    cdef uint64_t rest = key.port[0] | <uint64_t>key.port[1] << 16 | <uint64_t>key.version << 32
     cdef uint64_t h
     if key.version == 4:
         memcpy(&first, &key.address[0][0], sizeof(first))
@@ -89,29 +89,30 @@ cdef inline uint64_t hash_key(const Key* key, uint64_t seed) noexcept nogil:
     return mix(mix(h, rest), seed)
 
 
-cdef inline bint are_equal(const Key* one, const Key* other) noexcept nogil:
-    # A call of memcmp takes longer.
-    cdef uint64_t word, other_word, difference = 0
+cdef inline bint are_equal(const Key* first_key, const Key* second_key) noexcept nogil:
+    # Compare words: a key has 40 bytes and no padding. A call of memcmp takes longer.
+    cdef uint64_t first, second, difference = 0
     cdef size_t at
     for at in range(0, sizeof(Key), 8):
-        memcpy(&word, <const char*>one + at, 8)
-        memcpy(&other_word, <const char*>other + at, 8)
-        difference |= word ^ other_word
+        memcpy(&first, <const char*>first_key + at, 8)
+        memcpy(&second, <const char*>second_key + at, 8)
+        difference |= first ^ second
     return difference == 0
 
 
-cdef inline int compare_addresses(const uint8_t* one, const uint8_t* other,
+cdef inline int compare_addresses(const uint8_t* source, const uint8_t* destination,
                                   uint32_t size) noexcept nogil:
+    # Return a negative number, 0 or a positive number, as memcmp.
     cdef uint32_t first, second
     if size == 4:
-        first = be32(one)
-        second = be32(other)
+        first = be32(source)
+        second = be32(destination)
         return <int>(first > second) - <int>(first < second)
-    return memcmp(one, other, size)
+    return memcmp(source, destination, size)
 
 
 cdef inline void store_address(uint8_t* at, const uint8_t* address, uint32_t size) noexcept nogil:
-    # Fill ADDRESS bytes, with zeros after the address.
+    # Fill ADDRESS bytes, with zeros after the address. size: 4 or ADDRESS.
     cdef uint64_t word = 0
     if size == 4:
         memcpy(&word, address, 4)

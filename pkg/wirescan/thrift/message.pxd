@@ -12,8 +12,7 @@ cdef struct Begin:
     uint8_t  protocol
     uint8_t  version
     uint8_t  strict
-    # Of one byte, gcc 12 would store the byte and load four, for which a processor waits.
-    uint32_t type
+    uint32_t type               # gcc 12 stores one byte and loads four of a uint8_t: that waits
 
 
 cdef inline bint is_type(uint32_t type) noexcept nogil:

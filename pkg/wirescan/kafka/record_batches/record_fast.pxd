@@ -40,8 +40,9 @@ cdef enum:
 
 # The records of one batch that are left to read, and what their rows share.
 cdef struct Run:
-    # The next row and the end of the rows, or for columns the number of the next record and of all.
-    # Loops count one of them, because a second counter would cost 2 % of the time.
+    # The next row and the end of the rows, or for columns the number of the next record in the
+    # targets and the number after the last one. Loops count one of them, because a second counter
+    # would cost 2 % of the time.
     char* row
     const char* stop
     size_t count
@@ -100,10 +101,21 @@ cdef inline void store_record(
 
 cdef inline Columns begin_columns(const ColumnTargets* targets) noexcept nogil:
     return Columns(
-        targets.values[OFFSET_TARGET], targets.values[TIMESTAMP_TARGET], targets.values[KEY_TARGET],
-        targets.values[VALUE_TARGET], targets.masks[KEY_TARGET], targets.masks[VALUE_TARGET],
-        targets.low, targets.window, 0, 0, 0, targets.kept, targets.kept_numbers,
-        targets.kept_count, targets.number)
+        offsets=targets.values[OFFSET_TARGET],
+        timestamps=targets.values[TIMESTAMP_TARGET],
+        keys=targets.values[KEY_TARGET],
+        values=targets.values[VALUE_TARGET],
+        key_masks=targets.masks[KEY_TARGET],
+        value_masks=targets.masks[VALUE_TARGET],
+        low=targets.low,
+        window=targets.window,
+        key_nulls=0,
+        value_nulls=0,
+        header_total=0,
+        kept=targets.kept,
+        kept_numbers=targets.kept_numbers,
+        kept_count=targets.kept_count,
+        number=targets.number)
 
 
 cdef inline void end_columns(ColumnTargets* targets, const Columns* columns) noexcept nogil:
@@ -352,7 +364,7 @@ cdef inline size_t read_short_records(
     # words, so they stop before the last bytes of the buffer. They also stop at the first record of
     # another shape or with a fault: read_record_v2 reads that record.
     #
-    # Write `rows`, or with `to_columns` the columns of `targets`.
+    # Write `rows`, or with `to_columns` the columns of `targets`, after the records that they have.
     cdef const Batch* batch = <const Batch*>parent
     cdef bint append = (batch.attributes & LOG_APPEND_TIME) != 0
     cdef Run run
