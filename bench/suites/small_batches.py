@@ -17,9 +17,11 @@ from bench.suites.kafka_arrow import (
     PARQUET,
     add_memory_targets,
     measure_memory,
+    read_batches,
     write_parquet,
 )
 from bench.timing import Contender, interleave, time_call
+from bench.workloads import records_and_events
 from bench.workloads.irregular_records import RandomColumns, write_lognormal
 from wirescan import kafka
 
@@ -31,6 +33,7 @@ LARGEST = 20_000  # bytes of a payload
 SPREAD = 0.6  # standard deviation of the logarithm of a size
 COPY = "copy"
 SCAN = "nats.scan"
+ROWS = "wirescan, rows"
 
 
 def run(records: int, size: int, rounds: int) -> str:
@@ -46,6 +49,15 @@ def run(records: int, size: int, rounds: int) -> str:
         format_table(
             ["records in a batch", "bytes of a batch", C_PROGRAM, MEMORY, CHECKED, PARQUET], rows
         ),
+    )
+    rows = [measure_magic_1(size, rounds)]
+    report.say(
+        "### Messages of magic 1",
+        "",
+        "Each uncompressed message is a batch of one record. No kernel writes its columns from the "
+        "bytes: they are made of blocks of rows.",
+        "",
+        format_table(["bytes of a message", ROWS, MEMORY, CHECKED], rows),
     )
     rows = [measure_messages(median, size, rounds) for median in MEDIANS]
     report.say(
@@ -72,6 +84,23 @@ def measure_batches(report: Report, records: int, batch_bytes: int, rounds: int)
     add_memory_targets(report, f"batches of {per_batch}", times)
     figures = (format_number(times.median(name)) for name in times.contenders)
     return [per_batch, f"{len(raw) / batches:,.0f}", *figures]
+
+
+def measure_magic_1(size: int, rounds: int) -> list[str]:
+    """Return the row of the table of messages of magic 1, in ns per message."""
+    work = records_and_events.write_segment(1, "none", size)
+    raw = work.path.read_bytes()
+    calls = {
+        ROWS: partial(wirescan.scan, raw, "kafka.records", workers=1, check=False),
+        MEMORY: partial(read_batches, raw, workers=1, check=False),
+        CHECKED: partial(read_batches, raw, workers=1, check=True),
+    }
+    contenders = [
+        Contender(name, time_call(call), work.records, len(raw)) for name, call in calls.items()
+    ]
+    times = interleave(contenders, rounds)
+    figures = (format_number(times.median(name)) for name in calls)
+    return [f"{len(raw) / work.records:,.0f}", *figures]
 
 
 def measure_messages(median: int, size: int, rounds: int) -> list[str]:
