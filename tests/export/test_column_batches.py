@@ -386,10 +386,10 @@ def test_batches_have_about_the_given_bytes(codec):
 @pytest.mark.parametrize("extra", [[], ["size"]])
 @pytest.mark.parametrize("per_batch", [1, 7, 50, 127, 128, 129, 1000])
 def test_nulls_of_all_blocks_are_kept(per_batch, extra):
-    """Blocks of frames begin at every bit of a byte of the bitmaps.
+    """Blocks of frames begin at any bit of a byte of the bitmaps.
 
-    The fast kernel writes no column `size`, so with it the columns are made of rows. Otherwise a
-    record with 64 headers begins a block of rows, and 1,024 records without it are one block.
+    The fast kernel writes no column `size`, so with it the columns are made of rows. Without it, a
+    record with 64 headers begins a block of rows. 1,024 records without so many are one block.
     """
     many = [("h", b"")] * 64
     records = [

@@ -346,6 +346,19 @@ def test_a_flow_counts_packets_and_times():
     assert (flow.retransmissions_to_server, flow.repeated_to_server) == (1, 5)
 
 
+@pytest.mark.parametrize("address", [SERVER[0], SERVER_6[0]], ids=["IPv4", "IPv6"])
+def test_many_endpoints_with_one_port_are_different(address):
+    """Some slots of the hash table have several connections."""
+    capture = SimulatedCapture()
+    for number in range(1, 2001):
+        client = address[:-2] + number.to_bytes(2, "big")
+        capture.connect(Connection((client, 7), (address[:-2] + b"\xff\xff", 7)))
+    flows = read_flows(capture)
+    assert len(flows) == 2000
+    assert set(flows["packets_to_server"].tolist()) == {2}
+    assert set(flows["packets_to_client"].tolist()) == {1}
+
+
 def test_the_same_endpoints_may_connect_again():
     capture, first = make_conversation()
     capture.send(first, 0, b"first")

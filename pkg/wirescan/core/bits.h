@@ -157,8 +157,8 @@ static inline uint64_t pack_pair(uint32_t first, uint32_t second) {
 }
 
 /* Clear a row of `size` bytes. gcc turns a memset of a constant size above 80 bytes into a string
- * instruction, which starts slowly. So a constant size is cleared in parts of 64 bytes. What follows
- * byte 192 is one part. */
+ * instruction, which starts slowly. So a constant size is cleared in parts of 64 bytes. The bytes
+ * after the first 192 are one part. */
 static inline void clear_row(void* row, size_t size) {
     char* at = (char*)row;
 #if defined(__GNUC__)

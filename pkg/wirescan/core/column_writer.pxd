@@ -64,10 +64,10 @@ cdef struct ColumnSet:
     const Window* windows
     int target_columns[MOST_TARGETS]    # that of each of the ColumnTargets, or NO_COLUMN
     size_t target_count
-    ColumnTargets targets       # where frames are written; `count` has them when they are complete
-    size_t target_capacity      # frames that fit there; 0 where nothing is pointed to
+    ColumnTargets targets       # of frames that `count` excludes until their columns are complete
+    size_t target_capacity      # frames that fit there; 0 before `point_targets`
     size_t target_bytes         # of the spans whose frames are there, about
-    bint gathers                # a column is of gathered bytes
+    bint gathers                # whether a column has gathered bytes
     int kept_column             # the column of whole rows that a ReadColumns keeps, or NO_COLUMN
     int parent_column           # that of the Head's parents, or NO_COLUMN
     bint has_bad_rows           # the places of bad rows are null; otherwise a bad row is a failure

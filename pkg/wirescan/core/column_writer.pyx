@@ -455,8 +455,8 @@ cdef bint point_targets(ColumnSet* set, size_t wanted) noexcept nogil:
 
 
 cdef bint finish_targets(ColumnSet* set) noexcept nogil:
-    # Complete the columns of the frames that were written where the targets point, and let the next
-    # frames point them again.
+    # Complete the columns of the frames in the targets. Before the next frames, `point_targets` has
+    # to be called again.
     cdef const ColumnTargets* targets = &set.targets
     cdef OutputColumn* column
     cdef size_t i, count = targets.count
@@ -484,8 +484,8 @@ cdef bint finish_targets(ColumnSet* set) noexcept nogil:
 cdef size_t write_columns(void* sink, ReadColumns read, Reader* r, size_t max_rows,
                           const void* parent, const Readable* buffer, const Head* span,
                           bint ahead, RunMemory* memory) noexcept nogil:
-    # The columns of several parents are completed together: that takes as long as to read some
-    # frames.
+    # The columns of several parents are completed together, because to complete them takes as long
+    # as to read some frames.
     cdef ColumnSet* set = <ColumnSet*>sink
     cdef ColumnTargets* targets = &set.targets
     cdef const Window* window = set.windows + span.buffer

@@ -12,7 +12,8 @@ cdef struct Begin:
     uint8_t  protocol
     uint8_t  version
     uint8_t  strict
-    uint32_t type               # gcc 12 stores one byte and loads four of a uint8_t: that waits
+    # No uint8_t: gcc 12 would store one byte and load four, for which a processor waits.
+    uint32_t type
 
 
 cdef inline bint is_type(uint32_t type) noexcept nogil:
