@@ -207,7 +207,8 @@ def test_varied_records_are_read_by_the_fast_paths(seed):
     rows = read_by_every_path(make_batch(b"".join(many), len(many)))
     assert not rows["fault"].any()
     assert rows["size"].tolist() == list(map(len, many))
-    lengths = [make_varint(n, size) for n in (0, 1, -1, -2, 3, 5, 2**34) for size in range(1, 10)]
+    numbers = (0, 1, -1, -2, 3, 5, 2**32, 2**34)
+    lengths = [make_varint(n, size) for n in numbers for size in range(1, 10)]
     counts = [make_varint(n) for n in (-1, 1, 2, 3, 63, 64, 2**28)]
     odd = [make_record(**{name: form}) for form in lengths for name in ("offset", "timestamp")]
     odd += [make_record(**{name: form}) for form in lengths for name in ("key_length", "length")]
@@ -217,7 +218,7 @@ def test_varied_records_are_read_by_the_fast_paths(seed):
     odd += [make_record(value_length=form) for form in lengths]
     odd += [make_record(header_count=form) for form in counts]
     odd += [make_record(**NO_HEADERS) + b"\0", make_record(length=40, **NO_HEADERS) + bytes(40)]
-    odd += [make_record(length=12, **NO_HEADERS)]
+    odd += [make_record(length=12, **NO_HEADERS), make_record(length=10_000)]
     body = len(make_record(**NO_HEADERS)) - 1
     odd += [make_record(length=make_varint(body, size), **NO_HEADERS) for size in range(1, 11)]
     odd += [make_record(length=-body - 1, **NO_HEADERS)]  # its code is one more than that of body

@@ -26,6 +26,8 @@ cdef extern from "bits.h":
     uint64_t groups(uint64_t word) noexcept nogil
     # The same for the bytes that are in `mask` and not in `before`.
     uint64_t join_groups(uint64_t word, uint64_t before, uint64_t mask) noexcept nogil
+    # The sign of a zig-zag code, all ones where it is negative. The code is halved.
+    uint64_t take_sign(uint64_t* code) noexcept nogil
     # Stores of a row, word by word. With `past`, a store bypasses the caches.
     uint64_t pack_pair(uint32_t first, uint32_t second) noexcept nogil
     uint64_t pack_common(uint32_t parent, uint16_t buffer, uint8_t kind) noexcept nogil
@@ -163,7 +165,8 @@ cdef inline Fault _varint(Reader* r, uint64_t* out, unsigned int last_shift,
 
 
 cdef inline int64_t unzigzag(uint64_t value) noexcept nogil:
-    return <int64_t>((value >> 1) ^ (0 - (value & 1)))
+    cdef uint64_t sign = take_sign(&value)
+    return <int64_t>(value ^ sign)
 
 
 cdef inline Fault varint32(Reader* r, uint32_t* out) noexcept nogil:

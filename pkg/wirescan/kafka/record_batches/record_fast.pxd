@@ -7,7 +7,7 @@
 from wirescan.core cimport (
     ColumnTargets, Head, Readable, Reader, RunMemory, TOPS, VIEW_BYTES, VarintLayout, ViewMask,
     extract, int64_t, join_groups, le64, learn, lowest, matches, pack_common, pack_pair, prefetch,
-    put_wide_view, rarely, store_word, uint8_t, uint32_t, uint64_t, unknown, unzigzag)
+    put_wide_view, rarely, store_word, take_sign, uint8_t, uint32_t, uint64_t, unknown, unzigzag)
 from wirescan.kafka.record_batches.rows cimport Batch, LOG_APPEND_TIME, Record
 
 cdef enum:
@@ -26,7 +26,8 @@ cdef enum:
     # varint's last bit in its word, and 64 if the varint has no end there. These are bits of it.
     TOO_LONG = 0x60                 # one is set if there are more than four bytes, or no end
     NO_END = 0x40                   # set if there is no end
-    OVER_THREE = 0x20               # in the distance of two ends: set for more than three bytes
+    # Bits of the delta of the offset and the size of the key together. So neither has five bytes.
+    MOST_BITS = 40
     ODD_COUNT = 0x81                # bits of a header count that is negative or has two bytes
 
 # The columns that `read_columns` writes, and the one that it adds up, by their numbers in
@@ -84,19 +85,41 @@ cdef struct Place:
     uint64_t null                   # all ones for null, else 0
 
 
-cdef inline void store_record(
-        char* row, const Run* run, bint past, const uint8_t* end, uint32_t body, uint64_t timestamp,
-        uint64_t offset, const Place* key, const Place* value, uint32_t headers_at,
-        uint32_t header_count) noexcept nogil:
-    # Store the columns of a Record. The size of a null is -1 there.
+# A record. Places count from its first byte.
+cdef struct Fields:
+    uint64_t size
+    uint64_t body
+    uint64_t timestamp              # the delta, as the offset
+    uint64_t offset
+    Place key
+    Place value
+    uint64_t headers_at
+    uint64_t header_count
+
+
+# The columns of a row are stored as soon as they are known, because few fit into registers.
+cdef inline void store_frame(char* row, const Run* run, const Fields* record,
+                             bint past) noexcept nogil:
     store_word(row, <uint64_t>(run.start - run.base), past)
-    store_word(row + 8, pack_pair(<uint32_t>(end - run.start), body), past)
+    store_word(row + 8, pack_pair(<uint32_t>record.size, <uint32_t>record.body), past)
     store_word(row + 16, run.common, past)
-    store_word(row + 24, run.base_offset + offset, past)
-    store_word(row + 32, run.base_timestamp + (timestamp & run.delta_mask), past)
+
+
+cdef inline void store_deltas(char* row, const Run* run, const Fields* record,
+                              bint past) noexcept nogil:
+    store_word(row + 24, run.base_offset + record.offset, past)
+    store_word(row + 32, run.base_timestamp + (record.timestamp & run.delta_mask), past)
+
+
+cdef inline void store_places(char* row, const Fields* record, bint past) noexcept nogil:
+    # The size of a null is -1 in a row.
+    cdef const Place* key = &record.key
+    cdef const Place* value = &record.value
     store_word(row + 40, pack_pair(<uint32_t>key.at, <uint32_t>value.at), past)
-    store_word(row + 48, pack_pair(headers_at, <uint32_t>(key.size | key.null)), past)
-    store_word(row + 56, pack_pair(<uint32_t>(value.size | value.null), header_count), past)
+    store_word(row + 48, pack_pair(<uint32_t>record.headers_at,
+                                   <uint32_t>(key.size | key.null)), past)
+    store_word(row + 56, pack_pair(<uint32_t>(value.size | value.null),
+                                   <uint32_t>record.header_count), past)
 
 
 cdef inline Columns begin_columns(const ColumnTargets* targets) noexcept nogil:
@@ -125,6 +148,15 @@ cdef inline void end_columns(ColumnTargets* targets, const Columns* columns) noe
     targets.kept_count = columns.kept_count
 
 
+cdef inline void store_numbers(const Columns* columns, const Run* run,
+                               const Fields* record) noexcept nogil:
+    if columns.offsets is not NULL:
+        store_word(columns.offsets + run.count * 8, run.base_offset + record.offset, False)
+    if columns.timestamps is not NULL:
+        store_word(columns.timestamps + run.count * 8,
+                   run.base_timestamp + (record.timestamp & run.delta_mask), False)
+
+
 cdef inline void store_string(char* views, const ViewMask* masks, const Columns* columns,
                               const Run* run, const Place* place) noexcept nogil:
     # The loops stop before the last bytes of the buffer, so a whole view can be read.
@@ -134,32 +166,14 @@ cdef inline void store_string(char* views, const ViewMask* masks, const Columns*
                       <uint32_t>place.null, columns.window, <uint32_t>(p - columns.low))
 
 
-cdef inline void store_columns(
-        const Run* run, Columns* columns, uint64_t timestamp, uint64_t offset,
-        const Place* key, const Place* value) noexcept nogil:
-    # Store the columns that are wanted.
-    if columns.offsets is not NULL:
-        store_word(columns.offsets + run.count * 8, run.base_offset + offset, False)
-    if columns.timestamps is not NULL:
-        store_word(columns.timestamps + run.count * 8,
-                   run.base_timestamp + (timestamp & run.delta_mask), False)
+cdef inline void store_key(Columns* columns, const Run* run, const Place* key) noexcept nogil:
     store_string(columns.keys, columns.key_masks, columns, run, key)
-    store_string(columns.values, columns.value_masks, columns, run, value)
     columns.key_nulls |= <uint32_t>key.null
+
+
+cdef inline void store_value(Columns* columns, const Run* run, const Place* value) noexcept nogil:
+    store_string(columns.values, columns.value_masks, columns, run, value)
     columns.value_nulls |= <uint32_t>value.null
-
-
-cdef inline void keep_record(
-        const Run* run, Columns* columns, const uint8_t* end, uint32_t body,
-        uint64_t timestamp, uint64_t offset, const Place* key, const Place* value,
-        uint32_t headers_at, uint32_t header_count) noexcept nogil:
-    # Count the headers. Where rows with headers are wanted, write the row; keep it if it has any.
-    columns.header_total += header_count
-    if columns.kept is not NULL:
-        store_record(columns.kept + columns.kept_count * sizeof(Record), run, False, end, body,
-                     timestamp, offset, key, value, headers_at, header_count)
-        columns.kept_numbers[columns.kept_count] = columns.number + <int64_t>run.count
-        columns.kept_count += header_count != 0
 
 
 cdef inline void prefetch_record(const Run* run) noexcept nogil:
@@ -174,24 +188,18 @@ cdef inline size_t left_over(const Run* run, bint to_columns) noexcept nogil:
     return <size_t>(run.stop - run.row) // sizeof(Record)
 
 
-cdef inline void step(Run* run, bint to_columns) noexcept nogil:
-    if to_columns:
-        run.count += 1
-    else:
-        run.row += sizeof(Record)
-
-
 cdef inline void read_alike_records(Run* state, ColumnTargets* targets, bint to_columns,
                                     bint past) noexcept nogil:
     # Read records without headers, until more than CHANGES layouts were learnt.
     cdef Run run = state[0]         # so that the compiler keeps it in registers
     cdef Columns columns
     cdef VarintLayout length = unknown(), fields = unknown(), last = unknown()
-    cdef uint64_t word, timestamp, offset
-    cdef Place key, value
+    cdef Fields record
+    cdef uint64_t word
     cdef const uint8_t* p
     cdef const uint8_t* end
     cdef size_t changes = 0
+    record.header_count = 0
     if to_columns:
         columns = begin_columns(targets)
     while left_over(&run, to_columns) and run.start < run.limit:
@@ -201,6 +209,7 @@ cdef inline void read_alike_records(Run* state, ColumnTargets* targets, bint to_
             changes += 1
             if length.used == 0:
                 break
+        record.body = length.used
         p = run.start + length.used
         end = p + extract(word, &length, 0)
         if end > run.limit or length.sign[0]:
@@ -213,13 +222,13 @@ cdef inline void read_alike_records(Run* state, ColumnTargets* targets, bint to_
             changes += 1
             if fields.used == 0:
                 break
-        timestamp = extract(word, &fields, 0) ^ fields.sign[0]
-        offset = extract(word, &fields, 1) ^ fields.sign[1]
-        key.null = fields.sign[2]
-        key.size = extract(word, &fields, 2) & ~key.null
+        record.timestamp = extract(word, &fields, 0) ^ fields.sign[0]
+        record.offset = extract(word, &fields, 1) ^ fields.sign[1]
+        record.key.null = fields.sign[2]
+        record.key.size = extract(word, &fields, 2) & ~record.key.null
         p += fields.used
-        key.at = <uint64_t>(p - run.start)
-        p += key.size
+        record.key.at = <uint64_t>(p - run.start)
+        p += record.key.size
         if p > end:
             break
         word = le64(p)
@@ -228,19 +237,24 @@ cdef inline void read_alike_records(Run* state, ColumnTargets* targets, bint to_
             changes += 1
             if last.used == 0:
                 break
-        value.null = last.sign[0]
-        value.size = extract(word, &last, 0) & ~value.null
+        record.value.null = last.sign[0]
+        record.value.size = extract(word, &last, 0) & ~record.value.null
         p += last.used
-        value.at = <uint64_t>(p - run.start)
-        if p + value.size + 1 != end or end[-1]:
+        record.value.at = <uint64_t>(p - run.start)
+        if p + record.value.size + 1 != end or end[-1]:
             break                   # the last byte is the header count: 0 if there are no headers
+        record.size = record.headers_at = <uint64_t>(end - run.start)
         if to_columns:
-            store_columns(&run, &columns, timestamp, offset, &key, &value)
+            store_numbers(&columns, &run, &record)
+            store_key(&columns, &run, &record.key)
+            store_value(&columns, &run, &record.value)
+            run.count += 1
         else:
-            store_record(run.row, &run, past, end, <uint32_t>length.used, timestamp, offset, &key,
-                         &value, <uint32_t>(end - run.start), 0)
+            store_frame(run.row, &run, &record, past)
+            store_deltas(run.row, &run, &record, past)
+            store_places(run.row, &record, past)
+            run.row += sizeof(Record)
         run.start = end
-        step(&run, to_columns)
         if changes > CHANGES:
             break
     if to_columns:
@@ -258,91 +272,136 @@ cdef inline uint64_t cover_first(uint64_t ends) noexcept nogil:
 
 cdef inline void set_size(Place* place, uint64_t code) noexcept nogil:
     # `code` is the zig-zag code of a size. Any negative size is null.
-    place.null = 0 - (code & 1)
-    place.size = (code >> 1) & ~place.null
+    place.size = code
+    place.null = take_sign(&place.size)
+    place.size &= ~place.null
+
+
+# Parts of a record whose varints have any sizes. They return False for a record that is left to
+# record.pxd, or that does not end before `left` more bytes. The branches of a good record are
+# always the same.
+cdef inline bint read_length(const Run* run, uint64_t left, Fields* record) noexcept nogil:
+    cdef uint64_t word = le64(run.start)
+    cdef uint64_t ends = ~word & TOPS
+    cdef uint64_t length = join_groups(word, 0, cover_first(ends))
+    cdef unsigned int end = lowest(ends)
+    if rarely(end & TOO_LONG) or rarely(length & 1):
+        return False
+    record.body = (end >> 3) + 1
+    record.size = record.body + (length >> 1)
+    return record.size <= left
+
+
+cdef inline bint read_deltas(const Run* run, Fields* record) noexcept nogil:
+    # Read both deltas and the size of the key, after the attributes. They end within one word.
+    cdef uint64_t word = le64(run.start + record.body + 1)
+    cdef uint64_t ends = ~word & TOPS
+    cdef uint64_t first = cover_first(ends)
+    cdef unsigned int first_end = lowest(ends)
+    cdef unsigned int last_end
+    cdef uint64_t second
+    record.timestamp = <uint64_t>unzigzag(join_groups(word, 0, first))
+    ends &= ends - 1
+    second = cover_first(ends)
+    record.offset = <uint64_t>unzigzag(join_groups(word, first, second))
+    ends &= ends - 1
+    last_end = lowest(ends)
+    set_size(&record.key, join_groups(word, second, cover_first(ends)))
+    record.key.at = record.body + 2 + (last_end >> 3)
+    if rarely(last_end & NO_END):
+        return False
+    return last_end - first_end <= MOST_BITS
+
+
+cdef inline bint read_value(const Run* run, Fields* record) noexcept nogil:
+    # Read the size of the value, after the key.
+    cdef uint64_t at = record.key.at + record.key.size, word, ends
+    cdef unsigned int end
+    if rarely(at >= record.size):
+        return False
+    word = le64(run.start + at)
+    ends = ~word & TOPS
+    end = lowest(ends)
+    if rarely(end & TOO_LONG):
+        return False
+    set_size(&record.value, join_groups(word, 0, cover_first(ends)))
+    record.value.at = at + (end >> 3) + 1
+    return True
+
+
+cdef inline bint read_header_count(const Run* run, Fields* record) noexcept nogil:
+    # Read the number of headers, after the value. A header has at least two bytes. Without headers
+    # no bytes are left.
+    cdef uint64_t at = record.value.at + record.value.size, code, rest
+    if rarely(at >= record.size):
+        return False
+    code = run.start[at]            # twice the number, or odd if it is negative
+    record.headers_at = at + 1
+    record.header_count = code >> 1
+    rest = record.size - record.headers_at
+    if rarely(code & ODD_COUNT) or rarely(code > rest):
+        return False
+    return not rest & (0 - <uint64_t>(code == 0))
 
 
 cdef inline void read_varied_records(Run* state, ColumnTargets* targets, size_t most,
-                                     bint to_columns, bint past) noexcept nogil:
-    # Read at most `most` records, with fewer than 64 headers each. A good record takes none of the
-    # branches.
+                                     bint to_columns, bint keeps, bint past) noexcept nogil:
+    # Read at most `most` records, with fewer than 64 headers each. Where `keeps` is set, write
+    # columns and also the rows with headers.
     cdef Run run = state[0]
     cdef Columns columns
-    cdef uint64_t word, ends, first, second, length, timestamp, offset, header_count, odd, rest
-    cdef Place key, value
-    cdef uint32_t body
-    cdef unsigned int first_end, second_end, third_end, last_end
-    cdef const uint8_t* p
-    cdef const uint8_t* end
+    cdef Fields record
+    cdef uint64_t left = <uint64_t>(run.limit - run.start)
+    cdef char* row = run.row
+    cdef int64_t* number = NULL
     if to_columns:
         columns = begin_columns(targets)
         run.most = min(run.count + most, run.most)
+        if keeps:
+            row = columns.kept + columns.kept_count * sizeof(Record)
+            number = columns.kept_numbers + columns.kept_count
     elif <size_t>(run.stop - run.row) > most * sizeof(Record):
         run.stop = run.row + most * sizeof(Record)
-    while left_over(&run, to_columns) and run.start < run.limit:
-        word = le64(run.start)
-        ends = ~word & TOPS
-        length = join_groups(word, 0, cover_first(ends))
-        first_end = lowest(ends)
-        body = (first_end >> 3) + 1
-        p = run.start + body
-        if (first_end & TOO_LONG) | (length & 1) or <int64_t>(length >> 1) > run.limit - p:
+    while run.count != run.most if to_columns else row != run.stop:
+        if rarely(not read_length(&run, left, &record)):
             break
-        end = p + (length >> 1)
         prefetch_record(&run)
-        # Skip the attributes. The next three varints end within one word.
-        word = le64(p + 1)
-        ends = ~word & TOPS
-        first = cover_first(ends)
-        first_end = lowest(ends)
-        timestamp = <uint64_t>unzigzag(join_groups(word, 0, first))
-        ends &= ends - 1
-        second = cover_first(ends)
-        second_end = lowest(ends)
-        offset = <uint64_t>unzigzag(join_groups(word, first, second))
-        ends &= ends - 1
-        third_end = lowest(ends)
-        set_size(&key, join_groups(word, second, cover_first(ends)))
-        odd = (((second_end - first_end) | (third_end - second_end)) & OVER_THREE
-               | third_end & NO_END)
-        p += 2 + (third_end >> 3)
-        key.at = <uint64_t>(p - run.start)
-        if <int64_t>key.size >= end - p:
+        if not to_columns or keeps:
+            store_frame(row, &run, &record, past)
+        if rarely(not read_deltas(&run, &record)):
             break
-        p += key.size
-        word = le64(p)
-        ends = ~word & TOPS
-        last_end = lowest(ends)
-        odd |= last_end & TOO_LONG
-        set_size(&value, join_groups(word, 0, cover_first(ends)))
-        p += (last_end >> 3) + 1
-        value.at = <uint64_t>(p - run.start)
-        if <int64_t>value.size >= end - p:
-            break
-        p += value.size
-        header_count = p[0]         # its code: twice the number, or an odd one if it is negative
-        p += 1
-        # A header has at least two bytes. Without headers no bytes are left.
-        rest = <uint64_t>(end - p)
-        odd |= (header_count & ODD_COUNT) | (rest - header_count) >> 63
-        odd |= rest & (0 - <uint64_t>(header_count == 0))
-        if rarely(odd):
-            break
-        header_count >>= 1
+        if not to_columns or keeps:
+            store_deltas(row, &run, &record, past)
         if to_columns:
-            store_columns(&run, &columns, timestamp, offset, &key, &value)
-            keep_record(&run, &columns, end, body, timestamp, offset, &key, &value,
-                        <uint32_t>(p - run.start), <uint32_t>header_count)
+            store_numbers(&columns, &run, &record)
+            store_key(&columns, &run, &record.key)
+        if rarely(not read_value(&run, &record)):
+            break
+        if to_columns:
+            store_value(&columns, &run, &record.value)
+        if rarely(not read_header_count(&run, &record)):
+            break
+        if not to_columns or keeps:
+            store_places(row, &record, past)
+        if to_columns:
+            columns.header_total += record.header_count
+            if keeps:
+                number[0] = columns.number + <int64_t>run.count
+                number += record.header_count != 0
+                row += <size_t>(record.header_count != 0) * sizeof(Record)
+            run.count += 1
         else:
-            store_record(run.row, &run, past, end, body, timestamp, offset, &key, &value,
-                         <uint32_t>(p - run.start), <uint32_t>header_count)
-        run.start = end
-        step(&run, to_columns)
+            row += sizeof(Record)
+        run.start += record.size
+        left -= record.size
+    if keeps:
+        columns.kept_count = <size_t>(number - columns.kept_numbers)
     if to_columns:
         end_columns(targets, &columns)
+    else:
+        state.row = row
     state.start = run.start
     state.count = run.count
-    state.row = run.row
 
 
 cdef inline RunMemory plan_varied(RunMemory memory, size_t alike, size_t offered) noexcept nogil:
@@ -359,7 +418,7 @@ cdef inline RunMemory plan_varied(RunMemory memory, size_t alike, size_t offered
 cdef inline size_t read_short_records(
         Reader* r, char* rows, ColumnTargets* targets, size_t max_rows, const void* parent,
         const Readable* buffer, const Head* span, bint ahead, RunMemory* memory, bint to_columns,
-        bint past) noexcept nogil:
+        bint keeps, bint past) noexcept nogil:
     # Read records of magic 2 with short varints. Return how many were read. The loops load whole
     # words, so they stop before the last bytes of the buffer. They also stop at the first record of
     # another shape or with a fault: read_record_v2 reads that record.
@@ -395,7 +454,7 @@ cdef inline size_t read_short_records(
             read_alike_records(&run, targets, to_columns, past)
             left = left_over(&run, to_columns)
             own = plan_varied(own, before - left, before)
-        read_varied_records(&run, targets, max(own.left, <size_t>FEW), to_columns, past)
+        read_varied_records(&run, targets, max(own.left, <size_t>FEW), to_columns, keeps, past)
         own.left -= min(own.left, left - left_over(&run, to_columns))
         left = left_over(&run, to_columns)
         if left == before:
@@ -413,14 +472,17 @@ cdef inline size_t read_run(
     # A ReadRun. A constant `past` gives each loop its own code without the other's branches.
     if past:
         return read_short_records(
-            r, rows, NULL, max_rows, parent, buffer, span, ahead, memory, False, True)
+            r, rows, NULL, max_rows, parent, buffer, span, ahead, memory, False, False, True)
     return read_short_records(
-        r, rows, NULL, max_rows, parent, buffer, span, ahead, memory, False, False)
+        r, rows, NULL, max_rows, parent, buffer, span, ahead, memory, False, False, False)
 
 
 cdef inline size_t read_columns(
         Reader* r, ColumnTargets* targets, size_t max_rows, const void* parent,
         const Readable* buffer, const Head* span, bint ahead, RunMemory* memory) noexcept nogil:
     # A ReadColumns.
+    if targets.kept is NULL:
+        return read_short_records(
+            r, NULL, targets, max_rows, parent, buffer, span, ahead, memory, True, False, False)
     return read_short_records(
-        r, NULL, targets, max_rows, parent, buffer, span, ahead, memory, True, False)
+        r, NULL, targets, max_rows, parent, buffer, span, ahead, memory, True, True, False)
