@@ -54,8 +54,7 @@ def run(records: int, size: int, rounds: int) -> str:
     report.say(
         "### Messages of magic 1",
         "",
-        "Each uncompressed message is a batch of one record. No kernel writes its columns from the "
-        "bytes: they are made of blocks of rows.",
+        "Each uncompressed message is a batch of one record.",
         "",
         format_table(["bytes of a message", ROWS, MEMORY, CHECKED], rows),
     )

@@ -1,6 +1,7 @@
 """Kafka records: all code paths return equal rows, and no kernel reads outside its buffers."""
 
 import random
+import struct
 from functools import partial
 
 import numpy as np
@@ -14,7 +15,13 @@ from tests.laws.cases import steady
 from tests.laws.packages import PACKAGES
 from tests.strategies import kafka as strategies
 from tests.support import kafka_bytes as golden
-from tests.support.kafka_bytes import TIME, make_batch, make_record, make_varint
+from tests.support.kafka_bytes import (
+    TIME,
+    make_batch,
+    make_message,
+    make_record,
+    make_varint,
+)
 from wirescan import FrameTable, Limits, kafka
 from wirescan.core.column_writer import ColumnWriter
 from wirescan.core.loop import HEAD, spans
@@ -246,6 +253,41 @@ def test_batches_of_alike_and_of_varied_records_follow_each_other(seed):
     rows = read_by_every_path(raw)
     assert not rows["fault"].any()
     assert rows["size"].tolist() == expected
+
+
+@pytest.mark.parametrize("magic", [0, 1])
+def test_columns_of_plain_messages(magic):
+    """A kernel writes the columns of good messages. A bad one leaves them to rows."""
+    good = [
+        make_message(magic, key_and_value, offset=offset)
+        for offset, key_and_value in enumerate(
+            size_string(key) + size_string(value)
+            for key in (b"", None, b"k", bytes(range(12)), bytes(range(13)), bytes(200))
+            for value in (b"", None, b"v" * 12, b"v" * 13, b"v" * 3000)
+        )
+    ]
+    rows = read_by_every_path(b"".join(good))
+    assert len(rows) == len(good)
+    assert not rows["fault"].any()
+    null, empty, short = size_string(None), size_string(b""), size_string(b"short")
+    odd = [
+        struct.pack(">i", length) + value for length in (-2, -(2**31)) for value in (empty, short)
+    ]
+    odd += [short + struct.pack(">i", -2), null + struct.pack(">i", -(2**31))]
+    for key_and_value in odd:
+        rows = read_by_every_path(b"".join([*good, make_message(magic, key_and_value), *good]))
+        assert not rows["fault"].any()
+    bad = [short + empty + b"\0", short + null + b"\0", null + empty + short]
+    bad += [struct.pack(">i", length) + short for length in (10, 11, 2**31 - 1)]
+    bad += [short + struct.pack(">i", length) + b"v" for length in (0, 2, 2**31 - 1)]
+    for key_and_value in bad:
+        rows = read_by_every_path(b"".join([*good, make_message(magic, key_and_value), *good]))
+        assert np.count_nonzero(rows["fault"]) == 1
+
+
+def size_string(value):
+    """Return a byte string after its length, as messages of magic 0 and 1 have it."""
+    return struct.pack(">i", -1) if value is None else struct.pack(">i", len(value)) + value
 
 
 def test_views_into_a_file_above_2_gib(tmp_path):

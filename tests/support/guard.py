@@ -114,10 +114,11 @@ def scan_batches_of(view):
         kafka.headers(table, errors="mark")
         plain = batches[batches["codec"] == 0]
         counts = plain["record_count"].astype(np.int32)
+        opened = (plain.rows, plain.buffers, spans(plain.rows), counts, check, limits)
         for path in PATHS:
-            records, *_ = open_records(
-                plain.rows, plain.buffers, spans(plain.rows), counts, check, limits, path=path
-            )
+            for writer in make_writers():
+                open_records(*opened, path=path, writer=writer)
+            records, *_ = open_records(*opened, path=path)
         has_headers = records["header_count"] > 0
         header_spans = spans(records, records["headers_at"])[has_headers]
         header_counts = records["header_count"][has_headers]

@@ -94,9 +94,14 @@ def make_batch(payload, count=1, last_delta=None, codec=0, **options):
 def make_wrapper(payload, codec=1, magic=1, offset=9):
     """Return a wrapper of magic 0 or 1 with any payload and a correct checksum."""
     packed = squeeze[codec](payload)
+    key_and_value = struct.pack(">ii", -1, len(packed)) + packed
+    return make_message(magic, key_and_value, codec=codec, offset=offset)
+
+
+def make_message(magic, key_and_value, codec=0, offset=9):
+    """Return a message of magic 0 or 1 with any end and a correct checksum."""
     timestamp = struct.pack(">q", TIME) * magic
-    body = struct.pack(">bb", magic, codec) + timestamp
-    body += struct.pack(">ii", -1, len(packed)) + packed
+    body = struct.pack(">bb", magic, codec) + timestamp + key_and_value
     return correct_checksums(struct.pack(">qiI", offset, 4 + len(body), 0) + body)
 
 

@@ -226,12 +226,16 @@ class ColumnReader:
             return
         column = self.outermost.display.record_count
         counts = np.ones(len(table), np.int64) if column is None else table[column]
+        stated = np.maximum(counts, 1)
+        if stated.sum(dtype=np.int64) <= 2 * self.batch_rows:
+            yield table  # of a piece, usually: the shares of several parts take longer to find
+            return
         # A number may be forged. A frame with many rows is a part of its own in any case.
         most = np.minimum(ROWS_PER_BYTE * table["size"].astype(np.int64), 2 * self.batch_rows)
-        rows = np.maximum(np.minimum(counts, most), 1).astype(np.int64)
+        rows = np.minimum(stated, most).astype(np.int64)
         parts = -(-int(rows.sum()) // (2 * self.batch_rows))
         if parts == 1:
-            yield table  # of a piece, usually: the shares of several parts take longer to find
+            yield table
             return
         parts = -(-parts // GROUPS) * GROUPS
         for first, last in cut_evenly(rows, parts):

@@ -1,4 +1,5 @@
-# Fast loops for records with short varints. record.pxd reads all other records.
+# Fast loops for records with short varints, and the columns of plain messages of magic 0 and 1.
+# record.pxd reads all other records.
 # The code is inline: each module that cimports it compiles it for its own target processor.
 #
 # `read_alike_records` expects that each record has the layout of the one before. Where layouts
@@ -6,8 +7,9 @@
 # that depends on the size of a varint. `read_short_records` alternates between the two.
 from wirescan.core cimport (
     ColumnTargets, Head, Readable, Reader, RunMemory, TOPS, VIEW_BYTES, VarintLayout, ViewMask,
-    extract, int64_t, join_groups, le64, learn, lowest, matches, pack_common, pack_pair, prefetch,
-    put_wide_view, rarely, store_word, take_sign, uint8_t, uint32_t, uint64_t, unknown, unzigzag)
+    be32, extract, int64_t, join_groups, le64, learn, lowest, matches, pack_common, pack_pair,
+    prefetch, put_wide_view, rarely, store_word, take_sign, uint8_t, uint32_t, uint64_t, unknown,
+    unzigzag)
 from wirescan.kafka.record_batches.rows cimport Batch, LOG_APPEND_TIME, Record
 
 cdef enum:
@@ -477,10 +479,50 @@ cdef inline size_t read_run(
         r, rows, NULL, max_rows, parent, buffer, span, ahead, memory, False, False, False)
 
 
+cdef inline void set_length(Place* place, const uint8_t* p) noexcept nogil:
+    # Read the length before a byte string of magic 0 or 1. Any negative length is null.
+    cdef uint32_t length = be32(p)
+    place.null = 0 - <uint64_t>(length >> 31)
+    place.size = length & ~place.null
+
+
+cdef inline size_t read_message_columns(Reader* r, ColumnTargets* targets, const Batch* batch,
+                                        const Readable* buffer) noexcept nogil:
+    # Write the columns of the record in a plain message of magic 0 or 1. Return how many were read:
+    # 0 near the end of the buffer, where no whole view can be read, and for a fault.
+    cdef Columns columns = begin_columns(targets)
+    cdef Fields record
+    cdef Run run
+    cdef uint64_t size = <uint64_t>(r.end - r.at)
+    if batch.codec or size < 8 or buffer.end - r.end < MARGIN:
+        return 0
+    run.start = r.at
+    run.count = targets.count
+    run.base_offset = <uint64_t>batch.base_offset
+    run.base_timestamp = <uint64_t>batch.base_timestamp
+    run.delta_mask = record.timestamp = record.offset = 0
+    set_length(&record.key, r.at)
+    record.key.at = 4
+    record.value.at = 8 + record.key.size
+    if record.value.at > size:
+        return 0
+    set_length(&record.value, r.at + record.value.at - 4)
+    if record.value.at + record.value.size != size:
+        return 0
+    store_numbers(&columns, &run, &record)
+    store_key(&columns, &run, &record.key)
+    store_value(&columns, &run, &record.value)
+    end_columns(targets, &columns)
+    r.at = r.end
+    return 1
+
+
 cdef inline size_t read_columns(
         Reader* r, ColumnTargets* targets, size_t max_rows, const void* parent,
         const Readable* buffer, const Head* span, bint ahead, RunMemory* memory) noexcept nogil:
     # A ReadColumns.
+    if (<const Batch*>parent).magic < 2:
+        return read_message_columns(r, targets, <const Batch*>parent, buffer)
     if targets.kept is NULL:
         return read_short_records(
             r, NULL, targets, max_rows, parent, buffer, span, ahead, memory, True, False, False)
