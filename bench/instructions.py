@@ -72,11 +72,20 @@ def make_kernels() -> dict[str, tuple[Callable[[], object], int]]:
         lambda: kafka.records(ascending, check=False),
         segment.records,
     )
+    messages = write_segment(1, "none", SEGMENT)
+    kernels["iter_batches: magic 1"] = (
+        lambda: list(
+            iter_batches(
+                messages.path, format="kafka.records", columns=columns, binary="view", workers=1
+            )
+        ),
+        messages.records,
+    )
     calls = thrift_calls.make_header_frames(FRAMES)
     kernels["thrift.scan"] = (lambda: thrift.scan(calls), FRAMES)
     chunk = next(nats_messages.make_chunks("capture", FRAMES))
-    messages = nats_messages.join_rows(nats_messages.make_message_frames("capture", chunk))
-    kernels["nats.scan"] = (lambda: nats.scan(messages), FRAMES)
+    published = nats_messages.join_rows(nats_messages.make_message_frames("capture", chunk))
+    kernels["nats.scan"] = (lambda: nats.scan(published), FRAMES)
     events = b"".join(make_frames("json", number) for number in range(10))
     count = len(lumberjack.events(lumberjack.scan(events)))
     kernels["lumberjack.events"] = (lambda: lumberjack.events(lumberjack.scan(events)), count)

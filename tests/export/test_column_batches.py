@@ -210,6 +210,8 @@ def test_forged_counts_make_no_group_of_others_larger():
     groups = list(reader._group(replace(table, rows=rows)))
     assert sum(map(len, groups)) == 400
     assert max(map(len, groups)) <= 20
+    rows["record_count"] = -1  # as in wrappers: one is expected
+    assert max(map(len, reader._group(replace(table, rows=rows)))) <= 200
 
 
 def test_forged_counts_make_few_groups():
@@ -476,6 +478,15 @@ def test_columns_that_grow_keep_what_they_have(binary, types):
 def test_limits_are_those_of_tables(limits, where):
     raw = make_log(batches=3, records=2000, codec="gzip")
     assert_same(raw, columns=FOUR, limits=limits, where=where)
+
+
+@pytest.mark.parametrize("over", [0, 1, 2000])
+@pytest.mark.parametrize("columns", [FOUR, ["key", "headers"]])
+def test_messages_beyond_the_limit_are_not_written(columns, over):
+    """The columns are full when the messages of magic 1 begin that are too many."""
+    messages = b"".join(encode_message_set([b"value"], magic=1, base_offset=i) for i in range(2100))
+    raw = encode_batch([Record(i, 0, None, b"") for i in range(3000)]) + messages
+    assert_same(raw, columns=columns, limits=Limits(rows=5100 - over))
 
 
 def test_more_rows_than_a_batch_may_have():

@@ -2,6 +2,7 @@
 
 import random
 import struct
+from dataclasses import replace
 from functools import partial
 
 import numpy as np
@@ -38,7 +39,11 @@ def read_by_every_path(raw, check=True):
     The columns that a writer makes of them have the same values.
     """
     batches = kafka.scan(raw, errors="mark", check=check)
-    batches = batches[batches["codec"] == 0]
+    return check_every_path(batches[batches["codec"] == 0], check)
+
+
+def check_every_path(batches, check):
+    """Return the rows of batches, after the same check."""
     counts = batches["record_count"].astype(np.int32)
     open_all = partial(
         open_records, batches.rows, batches.buffers, spans(batches.rows), counts, check, Limits()
@@ -257,11 +262,11 @@ def test_batches_of_alike_and_of_varied_records_follow_each_other(seed):
 
 @pytest.mark.parametrize("magic", [0, 1])
 def test_columns_of_plain_messages(magic):
-    """A kernel writes the columns of good messages. A bad one leaves them to rows."""
+    """Columns equal the rows. A bad message makes the writer fail."""
     good = [
         make_message(magic, key_and_value, offset=offset)
         for offset, key_and_value in enumerate(
-            size_string(key) + size_string(value)
+            encode_string(key) + encode_string(value)
             for key in (b"", None, b"k", bytes(range(12)), bytes(range(13)), bytes(200))
             for value in (b"", None, b"v" * 12, b"v" * 13, b"v" * 3000)
         )
@@ -269,7 +274,7 @@ def test_columns_of_plain_messages(magic):
     rows = read_by_every_path(b"".join(good))
     assert len(rows) == len(good)
     assert not rows["fault"].any()
-    null, empty, short = size_string(None), size_string(b""), size_string(b"short")
+    null, empty, short = encode_string(None), encode_string(b""), encode_string(b"short")
     odd = [
         struct.pack(">i", length) + value for length in (-2, -(2**31)) for value in (empty, short)
     ]
@@ -283,9 +288,13 @@ def test_columns_of_plain_messages(magic):
     for key_and_value in bad:
         rows = read_by_every_path(b"".join([*good, make_message(magic, key_and_value), *good]))
         assert np.count_nonzero(rows["fault"]) == 1
+    batches = kafka.scan(b"".join(good))
+    forged = batches.rows.copy()
+    forged["codec"][0] = 1
+    assert check_every_path(replace(batches, rows=forged), check=True)["fault"][0]
 
 
-def size_string(value):
+def encode_string(value):
     """Return a byte string after its length, as messages of magic 0 and 1 have it."""
     return struct.pack(">i", -1) if value is None else struct.pack(">i", len(value)) + value
 

@@ -184,12 +184,14 @@ def scan_records(guarded, payloads, stride):
 
 
 def make_writers():
-    """Return a writer of views, and one of gathered bytes."""
-    views, gathered = ColumnWriter(kafka.RECORD), ColumnWriter(kafka.RECORD)
+    """Return a writer of views, one of gathered bytes, and one that keeps rows with headers."""
+    views, gathered, keeping = (ColumnWriter(kafka.RECORD) for _ in range(3))
     for name in ("key", "value"):
         views.add_views(name)
         gathered.add_gathered(name, large=False)
-    return views, gathered
+        keeping.add_views(name)
+    keeping.add_rows("headers", "header_count")
+    return views, gathered, keeping
 
 
 def compute_checksums(guarded):
@@ -203,11 +205,15 @@ def compute_checksums(guarded):
 
 def main():
     # Only this program needs these bytes. Their strategies take long to import.
-    from tests.support.kafka_bytes import GOLDEN, RECORDS
+    from tests.support.kafka_bytes import GOLDEN, RECORDS, make_record
 
     chance = random.Random(int(sys.argv[1]))
     stride = int(sys.argv[2])
     payloads = [encode_batch(RECORDS * n)[61:] for n in (1, 3)]
+    # The farthest load after a record: its length is 0, and its varints seem to fill a word.
+    # With the record before it, one of the cuts is its end.
+    record = make_record(value_length=23, value=bytes(23))
+    payloads.append(record + b"\0\0" + b"\x80" * 5 + bytes(18))
     guarded = GuardedMemory(max(map(len, [*GOLDEN.values(), *payloads])) + 64)
     if "messages" in sys.argv:
         print(scan_messages(guarded, chance, stride))

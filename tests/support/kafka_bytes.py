@@ -99,7 +99,10 @@ def make_wrapper(payload, codec=1, magic=1, offset=9):
 
 
 def make_message(magic, key_and_value, codec=0, offset=9):
-    """Return a message of magic 0 or 1 with any end and a correct checksum."""
+    """Return a message of magic 0 or 1 with the given bytes after its header.
+
+    Its checksum is correct.
+    """
     timestamp = struct.pack(">q", TIME) * magic
     body = struct.pack(">bb", magic, codec) + timestamp + key_and_value
     return correct_checksums(struct.pack(">qiI", offset, 4 + len(body), 0) + body)

@@ -147,8 +147,8 @@ static inline uint64_t join_groups(uint64_t word, uint64_t before, uint64_t mask
 #endif
 }
 
-/* Halve a zig-zag code, and return its sign: all ones where it is negative, else 0. The compiler
- * does not find the two instructions for it, and takes four. */
+/* Halve a zig-zag code, and return its sign: all ones where it is negative, else 0. The shift moves
+ * the sign into the carry, and `sbb` spreads it. gcc would use four instructions. */
 static inline uint64_t take_sign(uint64_t* code) {
 #if defined(__x86_64__) && defined(__GNUC__)
     uint64_t sign;

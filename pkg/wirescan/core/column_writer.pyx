@@ -506,6 +506,8 @@ cdef size_t write_columns(void* sink, ReadColumns read, Reader* r, size_t max_ro
             or set.gathers and set.target_bytes + span.size > MOST_GATHERED_AT_ONCE):
         if not finish_targets(set) or not point_targets(set, max_rows):
             return 0
+        if set.target_capacity == 0:
+            return 0                    # the columns have as many rows as they may have
         targets.low = low_address
         targets.window = number
     set.target_bytes += span.size

@@ -129,8 +129,8 @@ cdef struct ColumnTargets:
     size_t count                    # of the frames written: the next one goes after them
 
 # Optional, for speed: as a ReadRun, but write columns instead of rows, after the `targets.count`
-# frames that are there. The view of a null has the size -1. Return the number of frames, which the
-# caller adds to `targets.count`.
+# frames that are there. `max_rows` is at least 1. The view of a null has the size -1. Return the
+# number of frames, which the caller adds to `targets.count`.
 ctypedef size_t (*ReadColumns)(Reader* r, ColumnTargets* targets, size_t max_rows,
                                const void* parent, const Readable* buffer, const Head* span,
                                bint ahead, RunMemory* memory) noexcept nogil

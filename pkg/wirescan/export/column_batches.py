@@ -227,15 +227,16 @@ class ColumnReader:
         column = self.outermost.display.record_count
         counts = np.ones(len(table), np.int64) if column is None else table[column]
         stated = np.maximum(counts, 1)
-        if stated.sum(dtype=np.int64) <= 2 * self.batch_rows:
-            yield table  # of a piece, usually: the shares of several parts take longer to find
+        # Numbers may be forged. A float does not overflow.
+        if stated.sum(dtype=np.float64) <= 2 * self.batch_rows:
+            yield table
             return
-        # A number may be forged. A frame with many rows is a part of its own in any case.
+        # A frame with many rows is a part of its own in any case.
         most = np.minimum(ROWS_PER_BYTE * table["size"].astype(np.int64), 2 * self.batch_rows)
         rows = np.minimum(stated, most).astype(np.int64)
         parts = -(-int(rows.sum()) // (2 * self.batch_rows))
         if parts == 1:
-            yield table
+            yield table  # to divide it would take longer
             return
         parts = -(-parts // GROUPS) * GROUPS
         for first, last in cut_evenly(rows, parts):

@@ -28,7 +28,7 @@ cdef enum:
     # varint's last bit in its word, and 64 if the varint has no end there. These are bits of it.
     TOO_LONG = 0x60                 # one is set if there are more than four bytes, or no end
     NO_END = 0x40                   # set if there is no end
-    # Bits of the delta of the offset and the size of the key together. So neither has five bytes.
+    # Of the delta of an offset and the size of the key together. So each has at most four bytes.
     MOST_BITS = 40
     ODD_COUNT = 0x81                # bits of a header count that is negative or has two bytes
 
@@ -91,15 +91,14 @@ cdef struct Place:
 cdef struct Fields:
     uint64_t size
     uint64_t body
-    uint64_t timestamp              # the delta, as the offset
-    uint64_t offset
+    uint64_t timestamp              # the delta
+    uint64_t offset                 # the delta
     Place key
     Place value
     uint64_t headers_at
     uint64_t header_count
 
 
-# The columns of a row are stored as soon as they are known, because few fit into registers.
 cdef inline void store_frame(char* row, const Run* run, const Fields* record,
                              bint past) noexcept nogil:
     store_word(row, <uint64_t>(run.start - run.base), past)
@@ -122,6 +121,13 @@ cdef inline void store_places(char* row, const Fields* record, bint past) noexce
                                    <uint32_t>(key.size | key.null)), past)
     store_word(row + 56, pack_pair(<uint32_t>(value.size | value.null),
                                    <uint32_t>record.header_count), past)
+
+
+cdef inline void store_row(char* row, const Run* run, const Fields* record,
+                           bint past) noexcept nogil:
+    store_frame(row, run, record, past)
+    store_deltas(row, run, record, past)
+    store_places(row, record, past)
 
 
 cdef inline Columns begin_columns(const ColumnTargets* targets) noexcept nogil:
@@ -176,6 +182,13 @@ cdef inline void store_key(Columns* columns, const Run* run, const Place* key) n
 cdef inline void store_value(Columns* columns, const Run* run, const Place* value) noexcept nogil:
     store_string(columns.values, columns.value_masks, columns, run, value)
     columns.value_nulls |= <uint32_t>value.null
+
+
+cdef inline void store_columns(Columns* columns, const Run* run,
+                               const Fields* record) noexcept nogil:
+    store_numbers(columns, run, record)
+    store_key(columns, run, &record.key)
+    store_value(columns, run, &record.value)
 
 
 cdef inline void prefetch_record(const Run* run) noexcept nogil:
@@ -247,14 +260,10 @@ cdef inline void read_alike_records(Run* state, ColumnTargets* targets, bint to_
             break                   # the last byte is the header count: 0 if there are no headers
         record.size = record.headers_at = <uint64_t>(end - run.start)
         if to_columns:
-            store_numbers(&columns, &run, &record)
-            store_key(&columns, &run, &record.key)
-            store_value(&columns, &run, &record.value)
+            store_columns(&columns, &run, &record)
             run.count += 1
         else:
-            store_frame(run.row, &run, &record, past)
-            store_deltas(run.row, &run, &record, past)
-            store_places(run.row, &record, past)
+            store_row(run.row, &run, &record, past)
             run.row += sizeof(Record)
         run.start = end
         if changes > CHANGES:
@@ -279,9 +288,8 @@ cdef inline void set_size(Place* place, uint64_t code) noexcept nogil:
     place.size &= ~place.null
 
 
-# Parts of a record whose varints have any sizes. They return False for a record that is left to
-# record.pxd, or that does not end before `left` more bytes. The branches of a good record are
-# always the same.
+# Each of these functions reads a part of a record whose varints have any sizes. It returns False if
+# record.pxd must read the record. The branches of a good record are always the same.
 cdef inline bint read_length(const Run* run, uint64_t left, Fields* record) noexcept nogil:
     cdef uint64_t word = le64(run.start)
     cdef uint64_t ends = ~word & TOPS
@@ -348,12 +356,15 @@ cdef inline bint read_header_count(const Run* run, Fields* record) noexcept nogi
 
 cdef inline void read_varied_records(Run* state, ColumnTargets* targets, size_t most,
                                      bint to_columns, bint keeps, bint past) noexcept nogil:
-    # Read at most `most` records, with fewer than 64 headers each. Where `keeps` is set, write
-    # columns and also the rows with headers.
+    # Read at most `most` records, with fewer than 64 headers each. Columns are stored as soon as
+    # they are known, because few fit into registers.
+    #
+    # keeps: write the columns of all records, and the rows of those with headers.
     cdef Run run = state[0]
     cdef Columns columns
     cdef Fields record
     cdef uint64_t left = <uint64_t>(run.limit - run.start)
+    cdef bint to_rows = keeps or not to_columns
     cdef char* row = run.row
     cdef int64_t* number = NULL
     if to_columns:
@@ -368,11 +379,11 @@ cdef inline void read_varied_records(Run* state, ColumnTargets* targets, size_t 
         if rarely(not read_length(&run, left, &record)):
             break
         prefetch_record(&run)
-        if not to_columns or keeps:
+        if to_rows:
             store_frame(row, &run, &record, past)
         if rarely(not read_deltas(&run, &record)):
             break
-        if not to_columns or keeps:
+        if to_rows:
             store_deltas(row, &run, &record, past)
         if to_columns:
             store_numbers(&columns, &run, &record)
@@ -383,7 +394,7 @@ cdef inline void read_varied_records(Run* state, ColumnTargets* targets, size_t 
             store_value(&columns, &run, &record.value)
         if rarely(not read_header_count(&run, &record)):
             break
-        if not to_columns or keeps:
+        if to_rows:
             store_places(row, &record, past)
         if to_columns:
             columns.header_total += record.header_count
@@ -439,7 +450,8 @@ cdef inline size_t read_short_records(
     run.count = targets.count if to_columns else 0
     run.most = run.count + max_rows
     run.start = r.at
-    # A word is loaded at most nine bytes after the end of its record, before that is noticed.
+    # A view of the key is loaded before the size of the key is checked, up to 25 bytes after the
+    # end of the record.
     run.limit = min(r.end, buffer.end - MARGIN)
     run.base = buffer.at
     run.common = pack_common(<uint32_t>span.parent, span.buffer, 2)
@@ -473,10 +485,10 @@ cdef inline size_t read_run(
         const Head* span, bint ahead, bint past, RunMemory* memory) noexcept nogil:
     # A ReadRun. A constant `past` gives each loop its own code without the other's branches.
     if past:
-        return read_short_records(
-            r, rows, NULL, max_rows, parent, buffer, span, ahead, memory, False, False, True)
-    return read_short_records(
-        r, rows, NULL, max_rows, parent, buffer, span, ahead, memory, False, False, False)
+        return read_short_records(r, rows, NULL, max_rows, parent, buffer, span, ahead, memory,
+                                  to_columns=False, keeps=False, past=True)
+    return read_short_records(r, rows, NULL, max_rows, parent, buffer, span, ahead, memory,
+                              to_columns=False, keeps=False, past=False)
 
 
 cdef inline void set_length(Place* place, const uint8_t* p) noexcept nogil:
@@ -488,13 +500,13 @@ cdef inline void set_length(Place* place, const uint8_t* p) noexcept nogil:
 
 cdef inline size_t read_message_columns(Reader* r, ColumnTargets* targets, const Batch* batch,
                                         const Readable* buffer) noexcept nogil:
-    # Write the columns of the record in a plain message of magic 0 or 1. Return how many were read:
-    # 0 near the end of the buffer, where no whole view can be read, and for a fault.
+    # Write the columns of the record in a plain message of magic 0 or 1. Return 1, or 0 if a row
+    # must be made: for a wrapper, a fault, or too few bytes after the message to read whole views.
     cdef Columns columns = begin_columns(targets)
     cdef Fields record
     cdef Run run
     cdef uint64_t size = <uint64_t>(r.end - r.at)
-    if batch.codec or size < 8 or buffer.end - r.end < MARGIN:
+    if batch.codec or buffer.end - r.end < MARGIN:
         return 0
     run.start = r.at
     run.count = targets.count
@@ -509,9 +521,7 @@ cdef inline size_t read_message_columns(Reader* r, ColumnTargets* targets, const
     set_length(&record.value, r.at + record.value.at - 4)
     if record.value.at + record.value.size != size:
         return 0
-    store_numbers(&columns, &run, &record)
-    store_key(&columns, &run, &record.key)
-    store_value(&columns, &run, &record.value)
+    store_columns(&columns, &run, &record)
     end_columns(targets, &columns)
     r.at = r.end
     return 1
@@ -523,8 +533,9 @@ cdef inline size_t read_columns(
     # A ReadColumns.
     if (<const Batch*>parent).magic < 2:
         return read_message_columns(r, targets, <const Batch*>parent, buffer)
+    # As for `past`, each case has its own loops.
     if targets.kept is NULL:
-        return read_short_records(
-            r, NULL, targets, max_rows, parent, buffer, span, ahead, memory, True, False, False)
-    return read_short_records(
-        r, NULL, targets, max_rows, parent, buffer, span, ahead, memory, True, True, False)
+        return read_short_records(r, NULL, targets, max_rows, parent, buffer, span, ahead, memory,
+                                  to_columns=True, keeps=False, past=False)
+    return read_short_records(r, NULL, targets, max_rows, parent, buffer, span, ahead, memory,
+                              to_columns=True, keeps=True, past=False)
