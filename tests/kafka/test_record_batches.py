@@ -321,6 +321,26 @@ def test_views_into_a_file_above_2_gib(tmp_path):
     assert_columns(open_all, table, pa.binary_view())
 
 
+def test_a_value_of_1_gib_is_too_long_for_a_view(tmp_path):
+    size = 1 << 30
+    head = bytearray(make_message(1, encode_string(None) + struct.pack(">i", size)))
+    struct.pack_into(">i", head, 8, len(head) + size - 12)
+    path = tmp_path / "sparse"
+    with open(path, "wb") as file:
+        file.write(head)
+        file.truncate(len(head) + size + 100)
+    batches = kafka.scan(path, errors="mark", check=False, limits=Limits(frame=2 * size))[:1]
+    assert kafka.records(batches, check=False)["value_size"].tolist() == [size]
+    writer = ColumnWriter(kafka.RECORD)
+    writer.add_views("value")
+    counts = np.ones(1, np.int32)
+    check = False
+    open_records(
+        batches.rows, batches.buffers, spans(batches.rows), counts, check, Limits(), writer=writer
+    )
+    assert writer.failed
+
+
 @pytest.mark.parametrize("path", PATHS)
 def test_views_into_a_batch_of_more_than_1_gib(tmp_path, path):
     """No window holds the whole batch, so its views are made of rows."""

@@ -31,6 +31,7 @@ cdef enum:
     # Of the delta of an offset and the size of the key together. So each has at most four bytes.
     MOST_BITS = 40
     ODD_COUNT = 0x81                # bits of a header count that is negative or has two bytes
+    LONG_MESSAGE = 1 << 30          # bytes: its value may be too long for a view
 
 # The columns that `read_columns` writes, and the one that it adds up, by their numbers in
 # ColumnTargets. COLUMNS and COLUMN_SUMS of scan.pyx have their names.
@@ -501,12 +502,13 @@ cdef inline void set_length(Place* place, const uint8_t* p) noexcept nogil:
 cdef inline size_t read_message_columns(Reader* r, ColumnTargets* targets, const Batch* batch,
                                         const Readable* buffer) noexcept nogil:
     # Write the columns of the record in a plain message of magic 0 or 1. Return 1, or 0 if a row
-    # must be made: for a wrapper, a fault, or too few bytes after the message to read whole views.
+    # must be made: for a wrapper, a fault, a long message, or too few bytes after the message to
+    # read whole views.
     cdef Columns columns = begin_columns(targets)
     cdef Fields record
     cdef Run run
     cdef uint64_t size = <uint64_t>(r.end - r.at)
-    if batch.codec or buffer.end - r.end < MARGIN:
+    if batch.codec or size >= LONG_MESSAGE or buffer.end - r.end < MARGIN:
         return 0
     run.start = r.at
     run.count = targets.count
