@@ -260,6 +260,11 @@ def test_batches_of_alike_and_of_varied_records_follow_each_other(seed):
     assert rows["size"].tolist() == expected
 
 
+def encode_string(value):
+    """Return a byte string after its length, as messages of magic 0 and 1 have it."""
+    return struct.pack(">i", -1) if value is None else struct.pack(">i", len(value)) + value
+
+
 @pytest.mark.parametrize("magic", [0, 1])
 def test_columns_of_plain_messages(magic):
     """Columns equal the rows. A bad message makes the writer fail."""
@@ -294,11 +299,6 @@ def test_columns_of_plain_messages(magic):
     assert check_every_path(replace(batches, rows=forged), check=True)["fault"][0]
 
 
-def encode_string(value):
-    """Return a byte string after its length, as messages of magic 0 and 1 have it."""
-    return struct.pack(">i", -1) if value is None else struct.pack(">i", len(value)) + value
-
-
 def test_views_into_a_file_above_2_gib(tmp_path):
     """Also of batches on both sides of a multiple of 1 GiB, where another window begins."""
     window = 1 << 30
@@ -322,6 +322,7 @@ def test_views_into_a_file_above_2_gib(tmp_path):
 
 
 def test_a_value_of_1_gib_is_too_long_for_a_view(tmp_path):
+    """The writer fails. So the caller reads rows, and their export names the fault."""
     size = 1 << 30
     head = bytearray(make_message(1, encode_string(None) + struct.pack(">i", size)))
     struct.pack_into(">i", head, 8, len(head) + size - 12)

@@ -7,8 +7,8 @@ from wirescan.core.fault cimport (
 from wirescan.core.reader cimport (
     Gaps, Reader, TOPS, VIEW_BYTES, VarintLayout, ViewMask, be16, be32, be64, clear_row, enter,
     extract, gaps, join_groups, learn, left, le16, le32, le64, lowest, matches, pack_common,
-    pack_pair, prefetch, put_wide_view, rarely, sized, store_word, take, take_sign,
-    unknown, unzigzag, varint32, varint64, zigzag32, zigzag64)
+    pack_pair, prefetch, put_wide_view, rarely, sized, store_word, take, take_sign, unknown,
+    unzigzag, varint32, varint64, zigzag32, zigzag64)
 from wirescan.core.checksum cimport crc32_of, crc32c_of
 from wirescan.core.loop cimport (
     ColumnTargets, Context, Head, LIKELY, NestedScan, Parents, ReadColumns, ReadRun, Readable,

@@ -28,7 +28,7 @@ cdef enum:
     # varint's last bit in its word, and 64 if the varint has no end there. These are bits of it.
     TOO_LONG = 0x60                 # one is set if there are more than four bytes, or no end
     NO_END = 0x40                   # set if there is no end
-    # Of the delta of an offset and the size of the key together. So each has at most four bytes.
+    # Bits of the delta of an offset and the size of a key together: each has at most four bytes.
     MOST_BITS = 40
     ODD_COUNT = 0x81                # bits of a header count that is negative or has two bytes
     LONG_MESSAGE = 1 << 30          # bytes: its value may be too long for a view
@@ -88,10 +88,10 @@ cdef struct Place:
     uint64_t null                   # all ones for null, else 0
 
 
-# A record. Places count from its first byte.
-cdef struct Fields:
+# The fields of a record. Places count from its first byte.
+cdef struct RecordFields:
     uint64_t size
-    uint64_t body
+    uint64_t body                   # bytes of the length before the attributes
     uint64_t timestamp              # the delta
     uint64_t offset                 # the delta
     Place key
@@ -100,20 +100,20 @@ cdef struct Fields:
     uint64_t header_count
 
 
-cdef inline void store_frame(char* row, const Run* run, const Fields* record,
+cdef inline void store_frame(char* row, const Run* run, const RecordFields* record,
                              bint past) noexcept nogil:
     store_word(row, <uint64_t>(run.start - run.base), past)
     store_word(row + 8, pack_pair(<uint32_t>record.size, <uint32_t>record.body), past)
     store_word(row + 16, run.common, past)
 
 
-cdef inline void store_deltas(char* row, const Run* run, const Fields* record,
+cdef inline void store_deltas(char* row, const Run* run, const RecordFields* record,
                               bint past) noexcept nogil:
     store_word(row + 24, run.base_offset + record.offset, past)
     store_word(row + 32, run.base_timestamp + (record.timestamp & run.delta_mask), past)
 
 
-cdef inline void store_places(char* row, const Fields* record, bint past) noexcept nogil:
+cdef inline void store_places(char* row, const RecordFields* record, bint past) noexcept nogil:
     # The size of a null is -1 in a row.
     cdef const Place* key = &record.key
     cdef const Place* value = &record.value
@@ -124,7 +124,7 @@ cdef inline void store_places(char* row, const Fields* record, bint past) noexce
                                    <uint32_t>record.header_count), past)
 
 
-cdef inline void store_row(char* row, const Run* run, const Fields* record,
+cdef inline void store_row(char* row, const Run* run, const RecordFields* record,
                            bint past) noexcept nogil:
     store_frame(row, run, record, past)
     store_deltas(row, run, record, past)
@@ -158,7 +158,7 @@ cdef inline void end_columns(ColumnTargets* targets, const Columns* columns) noe
 
 
 cdef inline void store_numbers(const Columns* columns, const Run* run,
-                               const Fields* record) noexcept nogil:
+                               const RecordFields* record) noexcept nogil:
     if columns.offsets is not NULL:
         store_word(columns.offsets + run.count * 8, run.base_offset + record.offset, False)
     if columns.timestamps is not NULL:
@@ -186,7 +186,7 @@ cdef inline void store_value(Columns* columns, const Run* run, const Place* valu
 
 
 cdef inline void store_columns(Columns* columns, const Run* run,
-                               const Fields* record) noexcept nogil:
+                               const RecordFields* record) noexcept nogil:
     store_numbers(columns, run, record)
     store_key(columns, run, &record.key)
     store_value(columns, run, &record.value)
@@ -210,7 +210,7 @@ cdef inline void read_alike_records(Run* state, ColumnTargets* targets, bint to_
     cdef Run run = state[0]         # so that the compiler keeps it in registers
     cdef Columns columns
     cdef VarintLayout length = unknown(), fields = unknown(), last = unknown()
-    cdef Fields record
+    cdef RecordFields record
     cdef uint64_t word
     cdef const uint8_t* p
     cdef const uint8_t* end
@@ -290,8 +290,8 @@ cdef inline void set_size(Place* place, uint64_t code) noexcept nogil:
 
 
 # Each of these functions reads a part of a record whose varints have any sizes. It returns False if
-# record.pxd must read the record. The branches of a good record are always the same.
-cdef inline bint read_length(const Run* run, uint64_t left, Fields* record) noexcept nogil:
+# record.pxd must read the record. A good record always takes the same branches.
+cdef inline bint read_length(const Run* run, uint64_t left, RecordFields* record) noexcept nogil:
     cdef uint64_t word = le64(run.start)
     cdef uint64_t ends = ~word & TOPS
     cdef uint64_t length = join_groups(word, 0, cover_first(ends))
@@ -303,7 +303,7 @@ cdef inline bint read_length(const Run* run, uint64_t left, Fields* record) noex
     return record.size <= left
 
 
-cdef inline bint read_deltas(const Run* run, Fields* record) noexcept nogil:
+cdef inline bint read_deltas(const Run* run, RecordFields* record) noexcept nogil:
     # Read both deltas and the size of the key, after the attributes. They end within one word.
     cdef uint64_t word = le64(run.start + record.body + 1)
     cdef uint64_t ends = ~word & TOPS
@@ -324,7 +324,7 @@ cdef inline bint read_deltas(const Run* run, Fields* record) noexcept nogil:
     return last_end - first_end <= MOST_BITS
 
 
-cdef inline bint read_value(const Run* run, Fields* record) noexcept nogil:
+cdef inline bint read_value(const Run* run, RecordFields* record) noexcept nogil:
     # Read the size of the value, after the key.
     cdef uint64_t at = record.key.at + record.key.size, word, ends
     cdef unsigned int end
@@ -340,7 +340,7 @@ cdef inline bint read_value(const Run* run, Fields* record) noexcept nogil:
     return True
 
 
-cdef inline bint read_header_count(const Run* run, Fields* record) noexcept nogil:
+cdef inline bint read_header_count(const Run* run, RecordFields* record) noexcept nogil:
     # Read the number of headers, after the value. A header has at least two bytes. Without headers
     # no bytes are left.
     cdef uint64_t at = record.value.at + record.value.size, code, rest
@@ -363,7 +363,7 @@ cdef inline void read_varied_records(Run* state, ColumnTargets* targets, size_t 
     # keeps: write the columns of all records, and the rows of those with headers.
     cdef Run run = state[0]
     cdef Columns columns
-    cdef Fields record
+    cdef RecordFields record
     cdef uint64_t left = <uint64_t>(run.limit - run.start)
     cdef bint to_rows = keeps or not to_columns
     cdef char* row = run.row
@@ -505,7 +505,7 @@ cdef inline size_t read_message_columns(Reader* r, ColumnTargets* targets, const
     # must be made: for a wrapper, a fault, a long message, or too few bytes after the message to
     # read whole views.
     cdef Columns columns = begin_columns(targets)
-    cdef Fields record
+    cdef RecordFields record
     cdef Run run
     cdef uint64_t size = <uint64_t>(r.end - r.at)
     if batch.codec or size >= LONG_MESSAGE or buffer.end - r.end < MARGIN:
@@ -535,7 +535,7 @@ cdef inline size_t read_columns(
     # A ReadColumns.
     if (<const Batch*>parent).magic < 2:
         return read_message_columns(r, targets, <const Batch*>parent, buffer)
-    # As for `past`, each case has its own loops.
+    # Each case has loops of its own, as for `past`.
     if targets.kept is NULL:
         return read_short_records(r, NULL, targets, max_rows, parent, buffer, span, ahead, memory,
                                   to_columns=True, keeps=False, past=False)
