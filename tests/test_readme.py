@@ -84,6 +84,7 @@ def test_every_block_is_run():
         "wirescan.spark.faults",
         "kafka.Client",
         "import lumberjack",
+        "import nats",
         "import liftbridge, nats",
         "import thrift",
     )
@@ -313,10 +314,27 @@ def test_the_example_of_lumberjack_runs(tmp_path):
     run_in_a_process(SERVER + code + check, tmp_path)
 
 
-def test_the_examples_of_nats_and_liftbridge_run(tmp_path):
+def write_connection(folder: Path) -> None:
+    """Write the bytes of a connection of NATS: a message of Liftbridge, and two others."""
     message = encode_message(b"one", key=b"k", headers={"a": b"b"})
     raw = encode_pub("orders", message, reply="inbox") + encode_pub("orders", b"plain")
-    (tmp_path / "connection.nats").write_bytes(raw)
+    raw += encode_pub("bills", b"marked", headers={"a": "b", "c": "d"})
+    (folder / "connection.nats").write_bytes(raw)
+
+
+def test_the_example_of_nats_runs(tmp_path):
+    write_connection(tmp_path)
+    columns = "import pyarrow\nsubjects = payloads = pyarrow.array([b'a', b'b'])\n"
+    checks = (
+        "assert (len(messages), len(published), len(lines)) == (3, 2, 2)\n"
+        "assert bytes(nats.scan(again)[0].subject) == b'orders'\n"
+        "assert len(nats.scan(data)) == 2\n"
+    )
+    run(columns + find_block("import nats") + checks, tmp_path)
+
+
+def test_the_example_of_liftbridge_runs(tmp_path):
+    write_connection(tmp_path)
     (tmp_path / "0").mkdir()
     entries = encode_entries([19_999, 20_000, 20_003], 0, 1, None, [b"a"] * 3)
     (tmp_path / "0" / f"{0:020}.log").write_bytes(entries)
@@ -325,7 +343,7 @@ def test_the_examples_of_nats_and_liftbridge_run(tmp_path):
     code = code.replace("liftbridge.gaps", "gaps = liftbridge.gaps")
     columns = "import pyarrow\nkeys = values = pyarrow.array([b'a', b'b'])\n"
     checks = (
-        "assert len(messages) == 2\n"
+        "assert len(messages) == 3\n"
         "assert gaps.tolist() == [[20_001, 20_003]]\n"
         "assert len(liftbridge.scan((data, offsets))) == 2\n"
     )
@@ -460,7 +478,7 @@ def test_the_commands_of_the_documents_run(tmp_path):
         line.split("#")[0].strip() for block in find_blocks("sh") for line in block.splitlines()
     ]
     commands = [line for line in lines if line.startswith("wirescan ")]
-    assert len(commands) == 55
+    assert len(commands) == 58
     commands = [command for command in commands if "kafka://" not in command]
     # tests/peers runs fetch, metadata, produce and diff with topics.
     # test_the_commands_receive_and_send_run runs the other two.
@@ -479,6 +497,7 @@ def test_the_commands_of_the_documents_run(tmp_path):
     (tmp_path / "capture.bin").write_bytes(window)
     write_rpc(tmp_path / "rpc")
     write_rpc(tmp_path)
+    write_connection(tmp_path)
     write_redpanda_segments(tmp_path / "data")
     shutil.copy(ROOT / "tests/corpus/pcap/kafka.pcap", tmp_path)
     for side in ("requests", "responses"):

@@ -31,7 +31,7 @@ DRAWINGS = {
         producer_epoch base_sequence record_count""",
     ),
     "nats.messages": (
-        "liftbridge",
+        "nats",
         nats.encode_pub("orders", b"hi", reply="inbox"),
         lambda raw: [nats.scan(raw)],
         "subject reply payload",

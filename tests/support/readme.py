@@ -11,6 +11,7 @@ PAGES = (
     "command-line",
     "kafka",
     "lumberjack",
+    "nats",
     "liftbridge",
     "thrift",
     "bad-input",

@@ -1,4 +1,4 @@
-"""The transport for Apache Thrift's library, under the module name that users import."""
+"""The old name of the module of `wirescan.thrift.HeaderTransport`, for programs that import it."""
 
 from wirescan.thrift.live.apache_transport import (
     HeaderTransport,

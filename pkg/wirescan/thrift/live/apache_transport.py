@@ -1,7 +1,7 @@
 """A transport for Apache Thrift's own Python library (PyPI: thrift) that supports all of THeader.
 
 It replaces the library's THeaderTransport and has its names. It works under the library's
-THeaderProtocol or any other protocol. `wirescan.thrift.transport` exports it. It adds:
+THeaderProtocol or any other protocol. `wirescan.thrift` exports it. It adds:
 
 - the transforms zstd, lz4 and snappy,
 - persistent headers,
