@@ -84,7 +84,8 @@ class Storage:
     """How the files of a format are found, cut and skipped.
 
     Attributes:
-        files: a regular expression: the files of a directory that are read.
+        files: a regular expression: the files of a directory that are read. It may be a
+            `wirescan.files.file_pattern.FilePattern`, which leaves files out with a log message.
         ignore: a regular expression: the files that a glob excludes.
         finished: a regular expression: the paths of files that do not grow any more. Streams do not
             keep what they read of each of them.

@@ -377,7 +377,7 @@ class FrameTable(TableFields):
         """Return the place `name` in row i; None for null, and in a bad row.
 
         Raises:
-            KeyError: `name` is not among `list_places`.
+            KeyError: `name` is not among `places`.
             ValueError: as `frame`, and for a place outside its frame.
         """
         if name not in self.places:
