@@ -43,8 +43,7 @@ STUBBED = [
     for name in EXTENSIONS
     if (ROOT.parent / Path(*name.split("."))).with_suffix(".pyi").exists()
 ]
-# Extensions that export only C functions.
-# Modules without a Python name.
+# Extensions without a Python name: they export only C functions.
 WITHOUT_STUB = {
     "wirescan.core.writer",
     "wirescan.decoding.map_entries",
