@@ -406,6 +406,21 @@ def test_packages_hold_names_and_no_definitions(path):
     assert [ast.unparse(node) for node in statements if not is_name_statement(node)] == []
 
 
+@pytest.mark.parametrize(
+    "path", sorted(ROOT.rglob("__init__.py")), ids=lambda path: str(path.parent.relative_to(ROOT))
+)
+def test_the_docstring_of_a_package_is_an_index(path):
+    """It names each module as a file, such as `table.py`, and each folder as `live/`."""
+    docstring = ast.get_docstring(ast.parse(path.read_text()))
+    modules = {file.stem for file in FILES if file.parent == path.parent}
+    modules -= {"__init__", "__main__"}
+    folders = {file.parent.name for file in path.parent.glob("*/__init__.py")}
+    named_modules = re.findall(r"(?<![\w./])(\w+)\.(?:pyx?|pxd)\b", docstring)
+    named_folders = re.findall(r"(?<![\w./])(\w+)/", docstring)
+    missing = sorted(modules - set(named_modules)) + sorted(folders - set(named_folders))
+    assert missing == [], f"{path.relative_to(ROOT)} does not name them"
+
+
 def test_files_begin_with_a_description():
     for path in FILES:
         text = path.read_text()

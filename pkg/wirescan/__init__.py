@@ -5,9 +5,11 @@ Folders are layers, and each imports only from those before it:
 
     core/       kernel toolkit in Cython
     frames/     tables, formats, errors, limits
+    decoding/   payloads as typed columns: JSON, Avro, Protobuf, MessagePack
     files/      paths, URLs, frame boundaries
-    reading/    streams, filters, files in parts
+    reading/    streams, filters, files in parts, captures, detection of formats
     export/     Arrow, Parquet, lazy sources for polars and DuckDB
+    seglog/     logs of segments: look-up, salvage, cut, comparison
     testing/    checks for formats, also for those of other packages
     kafka/, lumberjack/, nats/, liftbridge/, thrift/, pcap/     one protocol package each
     spark/, cli/    Spark, and the command `wirescan`

@@ -1,15 +1,55 @@
 """Payloads as columns: Arrow arrays of byte strings become arrays of typed values.
 
-Start with `decoder.py`, the contract of a decoder, and `notation.py`, which makes one from a text
-such as "json". `payload_columns.py` decodes columns of record batches. `plain_values.py` reads
-numbers and text, `json_values.py` JSON; `json_parser.py`, `json_lines.pyx` and `json_misfits.py`
-are its parser, which other folders use too. `avro_values.py` reads Avro: `avro_schema.py` compiles
-a schema for `avro_reader.pyx`, and `schema_registry.py` finds schemas. `protobuf_values.py`,
-`protobuf_schema.py`, `protobuf_reader.pyx` and `protobuf_registry.py` do the same for Protobuf.
-`msgpack_values.py` reads MessagePack: `msgpack_types.py` infers types and compiles them for
-`msgpack_reader.pyx`. The kernels, `*_reader.pyx`, read payloads through the loop of
-`payload_reader.pyx`, which also has their limits and the reasons that they share.
-`column_tree.py` and `value_builder.pyx` are the memory of nested columns.
+Start with `decoder.py`, the contract of a decoder.
+
+Decoders in general:
+
+    decoder.py            `Decoder`, the contract
+    notation.py           the texts that name decoders, such as "json"
+    payload_columns.py    record batches whose columns are decoded
+    column_tree.py        the Arrow type of decoded values, and its nodes
+    value_builder.pyx     columns that grow value by value
+    payload_reader.pyx    the loop over payloads, which the kernels `*_reader.pyx` share; their
+                          limits, and the reasons why a payload is refused
+    plain_values.py       numbers and text
+    utf8.pxd              characters of UTF-8
+
+JSON:
+
+    json_values.py        JSON objects as structs
+    json_parser.py        documents as typed columns; other folders use it too
+    json_lines.pyx        documents as lines of text, and their shapes
+    json_misfits.py       the documents that Arrow's parser refuses
+    json_output.py        decoded values as JSON
+
+Avro:
+
+    avro_values.py        Avro payloads as structs
+    avro_schema.py        schemas as Arrow types, and as programs
+    avro_references.py    schemas that refer to other schemas
+    avro_reader.pyx       the kernel
+    schema_registry.py    schemas by their ids, of a server or in a directory; Protobuf uses it too
+
+Protobuf:
+
+    protobuf_values.py    Protobuf payloads as structs
+    protobuf_schema.py    messages as Arrow types, and as programs
+    protobuf_registry.py  schemas by their ids
+    protobuf_headers.pyx  Confluent's headers of payloads
+    protobuf_program.pyx  what is read of the messages of one type
+    protobuf_reader.pyx   the kernel
+    protobuf_wire.pyx     the binary encoding
+    map_entries.pyx       the last entry of each key in a map
+    proto_text.py         .proto files as descriptors
+    known_protos.py       .proto files that readers know
+
+MessagePack:
+
+    msgpack_values.py     maps as structs
+    msgpack_types.py      types of values, inferred from a sample, and as programs
+    msgpack_shapes.pyx    shapes of maps
+    msgpack_reader.pyx    the kernel
+    msgpack_wire.pyx      values of the binary encoding
 
 Imports `wirescan.core`, `wirescan.frames` and pyarrow.
 """

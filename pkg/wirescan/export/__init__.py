@@ -1,9 +1,18 @@
 """Export: files of frames as Arrow batches and Parquet.
 
-Start with `batches.py`. `parquet.py` converts files. `parquet_writer.py` writes directories whose
-files become visible together. `hive_layout.py` partitions by columns. `fault_report.py` lists bad
-frames. `grouping.py` and `sketches.py` aggregate. `column_batches.py` reads record batches without
-tables. `lazy_sources/` lets polars, DuckDB and pyarrow query files.
+Start with `batches.py`.
 
-Imports `wirescan.core`, `wirescan.frames`, `wirescan.files`, `wirescan.reading` and pyarrow.
+    batches.py         `iter_batches`: files as Arrow record batches
+    column_batches.py  record batches of nested frames, without tables of their rows
+    table_parts.py     parts of a table with about a number of bytes
+    parquet.py         files to Parquet, in one process
+    parquet_writer.py  Parquet files, and directories whose files become visible together
+    hive_layout.py     directories by the values of columns
+    fault_report.py    the bad frames of files, as a table
+    grouping.py        groups of columns, aggregated
+    sketches.py        histograms, and sketches that count distinct values
+    lazy_sources/      queries of polars, DuckDB and pyarrow on files
+
+Imports `wirescan.core`, `wirescan.frames`, `wirescan.decoding`, `wirescan.files`,
+`wirescan.reading` and pyarrow.
 """

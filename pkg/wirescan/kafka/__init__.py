@@ -1,8 +1,11 @@
 """Kafka: record batches and log segments, streams of its protocol, and clients of clusters.
 
 Start with `formats.py`: `scan` reads batches, `records` reads their records, and `headers` reads
-the headers of records. `record_batches/scan.pyx` shows the layouts. The other parts:
+the headers of records. `record_batches/scan.pyx` shows the layouts.
 
+Folders:
+
+    record_batches/     kernels of batches, records and headers
     protocol/           requests, responses, pair, body; metadata_records; encode_request,
                         encode_response; ErrorCode, MetadataType
     log/                PartitionLog, open_log, within; aborted, committed
@@ -10,7 +13,20 @@ the headers of records. `record_batches/scan.pyx` shows the layouts. The other p
                         encode_message_sets
     redpanda/           scan_redpanda, redpanda_records, redpanda_headers; open_redpanda_log,
                         read_redpanda_manifest; RedpandaManifest, RedpandaType
+    backups/            files of other tools: OSO's kafka-backup, and itadventurer's
     client/             fetch, Client, AsyncClient
+
+Modules:
+
+    formats.py          the formats of record batches, and the functions that read them
+    constants.py        Codec, TimestampType, ControlType; numbers of record batches
+    meanings.py         what the columns mean
+    files.py            names of segments, and where they can be cut
+    evidence.py         how unlikely a good batch is in bytes of another kind
+    batch_headers.py    what headers of batches say beyond their columns
+    batch_work.py       how long the batches of a file take to read
+    control_records.py  the column `control` of kafka.records
+    topics_option.py    the option `topics`: which topics of a directory are read
 
 This package imports everything below the protocol packages, and no other protocol package.
 """

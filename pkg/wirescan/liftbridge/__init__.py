@@ -2,11 +2,29 @@
 
 Start with `formats.py`: `scan` reads envelopes. `messages`, `acks` and `internal` read the payloads
 in them. `headers` reads the headers of messages. `entries` reads the records of replication and of
-log files. `scan.pyx` shows the wire format. The other parts:
+log files. `scan.pyx` shows the wire format.
+
+Read:
+
+    formats.py          the formats, and the functions that read them
+    scan.pyx            runs the loop with the kernels
+    envelope.pxd        the kernels of envelopes and of records of the log
+    proto.pyx           the wire format of Protocol Buffers
+    rows.pxd            the C structs of the rows
+    payload_sources.py  sources of payloads, as spans of buffers
+    payload_spans.pyx   computes the spans
+    constants.py        Kind, AckError, AckPolicy
+    meanings.py         what the columns mean
+    files.py            names of segments, and where they can be cut
+    exchanges.py        published messages with their acks
+    evidence.py         how unlikely a good record of a log is in bytes of another kind
+
+Write and talk:
 
     encode.py           encode_envelope, encode_message, encode_ack, encode_internal,
                         encode_replication_response, encode_entry;
                         for columns encode_messages, encode_acks, encode_entries
+    writer.pyx          the loops of the encoders
     log/                CommitLog, open_log, gaps: a partition directory
     live/               Publisher and Subscriber without sockets, Client over nats-py
 

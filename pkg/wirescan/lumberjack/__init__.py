@@ -2,12 +2,27 @@
 
 Start with `formats.py`. There `scan` reads frames. `events` reads the data and JSON frames among
 them, including those in compressed frames. `pairs` reads the fields of data frames. `scan.pyx`
-draws the bytes. docs/lumberjack.md describes the protocol. The other parts:
+draws the bytes. docs/lumberjack.md describes the protocol.
+
+Read:
+
+    formats.py          the formats, and the functions that read them
+    scan.pyx            runs the loop with the kernels
+    frame.pxd           the kernels of frames and pairs
+    rows.pxd            the C structs of the rows
+    constants.py        the numbers of the protocol, `Kind` among them
+    json_documents.py   the parser of `documents`: events as Arrow columns, with their JSON parsed
+    meanings.py         what the columns mean
+    files.py            names of files, and where they can be cut
+    exchanges.py        windows of events with their acks
+    evidence.py         how unlikely a good frame is in bytes of another kind
+
+Write and talk:
 
     encode.py           encode_window, encode_json, encode_data, encode_compressed, encode_ack;
                         for whole windows encode_batch, encode_batches, encode_data_batches,
                         encode_events
-    json_documents.py   the parser of `documents`: events as Arrow columns, with their JSON parsed
+    writer.pyx          the loops of the encoders
     live/               Receiver and Sender without sockets, Server and Client with sockets
 
 This package may import the folders below the protocol packages, and no other protocol package.

@@ -8,8 +8,9 @@ The whole test of a package may be this short:
         check_format("netstrings", [b"5:hello,0:,", b"3:abc,10:0123456789,"])
 
 `check_format` applies every law to the examples, to their mutations and to random bytes. With a
-slow reference decoder it also compares the rows. `conformance.py` has it. Start reading there.
+slow reference decoder it also compares the rows. Start with `conformance.py`.
 
+    conformance.py      `check_format`
     laws.py             the laws, and `ProtocolPackage`, to which they apply
     mutations.py        damage to bytes
     guarded_memory.py   bytes next to pages that cannot be read

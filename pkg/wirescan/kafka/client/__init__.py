@@ -23,11 +23,13 @@ The files of this layer:
                         read_range(cluster, range, ...) gives FetchedBatches
     produce.py          produce(cluster, sets, acks, timeout_ms): one attempt at record sets
     send_records.py     send(cluster, producer, topic, columns, ...): retries until each record is
-                        written once; partitioners.py chooses the partitions
+                        written once
+    partitioners.py     the partition of each record; partitioner.pyx has the hashes of keys
     topic_batches.py    the records of topics as Arrow
     topic_ranges.py     the offset ranges of topics that are fetched
     decode.py           plan(...): the offset ranges that the arguments of `fetch` name;
                         Decoding.make_part(answer): a Part, which holds tables
+    prefetch.py         Parts: ranges of a topic, which threads read ahead of the caller
 
 **Connection** (connection.py) is the state of one connection, without the socket.
 send(api, version, body) returns bytes. get_buffer() and buffer_updated(count), or receive(data),

@@ -1,7 +1,10 @@
 """Encoders of record batches and message sets.
 
-Start with `records.py`, which encodes Python objects. `record_columns.py` encodes arrays, and
-`writer.pyx` has their loops.
+Start with `records.py`.
+
+    records.py         Record, encode_batch and encode_message_set: from Python objects
+    record_columns.py  encode_batches and encode_message_sets: from arrays
+    writer.pyx         the loops of both
 
 Imports the folders below the protocol packages, and `encode_unsigned` of
 `kafka/protocol/encode.py`.

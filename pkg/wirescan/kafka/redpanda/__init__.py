@@ -3,5 +3,13 @@
 Start with `batch_scan.pyx`, which shows the layout of a batch. kafka/formats.py declares the
 formats, because they have the records of Kafka's batches.
 
+    batch_scan.pyx      scans the batches
+    batch_kernel.pxd    the kernel of a batch
+    batch_types.py      RedpandaType, and how log offsets become Kafka's offsets
+    segment_files.py    names of segments, on disk and in object storage
+    partition_log.py    the segments of one partition as one table
+    cloud_manifest.py   RedpandaManifest: which segments object storage has
+    binary_manifest.py  its binary form, manifest.bin
+
 Imports the folders below the protocol packages, and of `wirescan.kafka` only `record_batches`.
 """
