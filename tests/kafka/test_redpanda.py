@@ -100,6 +100,17 @@ def test_records_are_those_of_kafkas_batch(codec):
     assert pairs.format.name == "kafka.redpanda_headers"
 
 
+def test_functions_of_kafka_return_the_formats_of_redpanda():
+    batch = encode_batch([{"key": b"k", "headers": {"trace": b"7"}}])
+    opened = kafka.records(kafka.scan_redpanda(make_batch(batch)))
+    assert opened.format.name == "kafka.redpanda_records"
+    expected = kafka.redpanda_headers(opened)
+    for pairs in (kafka.headers(opened), opened.open("headers")):
+        assert pairs.format.name == "kafka.redpanda_headers"
+        assert pairs.outer is opened
+        assert pairs.rows.tobytes() == expected.rows.tobytes()
+
+
 def test_only_the_batches_of_clients_have_records():
     batches = kafka.scan_redpanda(LOG)
     assert batches["kind"].tolist() == [CONFIGURATION, DATA, RedpandaType.TX_FENCE, DATA]

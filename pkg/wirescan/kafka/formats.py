@@ -274,6 +274,8 @@ def headers(
     """
     errors = resolve_mode(errors, records, limits)
     require_rows(records, RECORD, "headers are opened from a table of kafka.records")
+    if records.format is REDPANDA_RECORDS:
+        return redpanda_headers(records, errors=errors, check=check, limits=limits)
     selected = (records["header_count"] > 0) | records.bad
     header_spans = spans(records.rows, records["headers_at"])[selected]
     counts = records["header_count"][selected]
@@ -371,10 +373,14 @@ def redpanda_headers(
 ) -> FrameTable:
     """Open the headers of kafka.redpanda_records: a table of kafka.redpanda_headers.
 
-    The arguments, the columns and the exceptions are those of `headers`.
+    The arguments, the columns and the exceptions are those of `headers`. `kafka.headers` of such a
+    table is the same.
     """
-    opened = headers(records, errors=errors, check=check, limits=limits)
-    return replace(opened, format=REDPANDA_HEADERS)
+    errors = resolve_mode(errors, records, limits)
+    require_rows(records, RECORD, "headers are opened from a table of kafka.redpanda_records")
+    as_kafka = replace(records, format=RECORDS)
+    opened = headers(as_kafka, errors=errors, check=check, limits=limits)
+    return replace(opened, format=REDPANDA_HEADERS, outer=records)
 
 
 def open_redpanda_log(
