@@ -16,7 +16,7 @@ from wirescan.cli.verbs import stat
 from wirescan.frames.logs import LogColumns, SegmentNames
 from wirescan.frames.summary_columns import SummaryColumns
 from wirescan.kafka import Record, encode_batch
-from wirescan.kafka.formats import BATCHES, RECORDS
+from wirescan.kafka.batch_formats import BATCHES, RECORDS
 
 
 def describe_table(format, table, opened=()):

@@ -67,7 +67,7 @@ def test_the_checksums_of_an_intact_log_are_verified_once(monkeypatch):
         return batches.parser.scan(buffer, check=check, **options)
 
     parser = replace(batches.parser, scan=scan_and_note)
-    monkeypatch.setattr("wirescan.kafka.formats.BATCHES", replace(batches, parser=parser))
+    monkeypatch.setattr("wirescan.kafka.batch_formats.BATCHES", replace(batches, parser=parser))
     data = encode_batch([Record(0, value=b"v")])
     assert len(scan(data, "strict")) == 1
     assert checks == [False]

@@ -1,7 +1,7 @@
 """Kafka: record batches and log segments, streams of its protocol, and clients of clusters.
 
-Start with `formats.py`: `scan` reads batches, `records` reads their records, and `headers` reads
-the headers of records. `record_batches/scan.pyx` shows the layouts.
+Start with `batch_formats.py`: `scan` reads batches, `records` reads their records, and `headers`
+reads the headers of records. `record_batches/scan.pyx` shows the layouts.
 
 Folders:
 
@@ -18,7 +18,8 @@ Folders:
 
 Modules:
 
-    formats.py          the formats of record batches, and the functions that read them
+    formats.py          all formats of Kafka
+    batch_formats.py    the formats of record batches, and the functions that read them
     constants.py        Codec, TimestampType, ControlType; numbers of record batches
     meanings.py         what the columns mean
     files.py            names of segments, and where they can be cut
@@ -32,22 +33,12 @@ This package imports everything below the protocol packages, and no other protoc
 """
 
 from wirescan.frames.lazy import make_lazy_names
+from wirescan.kafka.batch_formats import BATCHES, RECORDS, headers, records, scan
 from wirescan.kafka.client.partitioner import partition_of
 from wirescan.kafka.constants import Codec, ControlType, TimestampType
 from wirescan.kafka.encode.record_columns import encode_batches, encode_message_sets
 from wirescan.kafka.encode.records import Record, encode_batch, encode_message_set
-from wirescan.kafka.formats import (
-    BATCHES,
-    FORMATS,
-    RECORDS,
-    headers,
-    open_redpanda_log,
-    records,
-    redpanda_headers,
-    redpanda_records,
-    scan,
-    scan_redpanda,
-)
+from wirescan.kafka.formats import FORMATS
 from wirescan.kafka.log.batch_range import within
 from wirescan.kafka.log.directory import PartitionLog, open_log
 from wirescan.kafka.log.transactions import aborted, committed
@@ -60,6 +51,12 @@ from wirescan.kafka.protocol.schema import ApiKey, MetadataType
 from wirescan.kafka.record_batches.scan import BATCH, HEADER, RECORD
 from wirescan.kafka.redpanda.batch_types import RedpandaType
 from wirescan.kafka.redpanda.cloud_manifest import RedpandaManifest, read_redpanda_manifest
+from wirescan.kafka.redpanda.redpanda_formats import (
+    open_redpanda_log,
+    redpanda_headers,
+    redpanda_records,
+    scan_redpanda,
+)
 
 __all__ = [
     "ApiKey",

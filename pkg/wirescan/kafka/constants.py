@@ -1,4 +1,4 @@
-"""Named numbers of record batches. kafka/formats.py and the command line use them."""
+"""Named numbers of record batches. kafka/batch_formats.py and the command line use them."""
 
 from __future__ import annotations
 

@@ -6,7 +6,7 @@
 Tiered segments are in a directory <topic>-<partition>-<topic id>. Both ids are 16 bytes in base64.
 Those of Aiven's plugin are in <prefix><topic>-<topic id>/<partition>. Their bytes are stored in
 chunks, which log/aiven_segments.py reads.
-kafka/formats.py puts these names and functions into the format kafka.batches.
+kafka/batch_formats.py puts these names and functions into the format kafka.batches.
 `log/index_files.py` shows the files beside a segment. Source: Apache Kafka, "Log" of the
 documentation, and its classes LogSegment, LocalLog, and LocalTieredStorage of its tests.
 """

@@ -16,11 +16,11 @@ import numpy as np
 from wirescan.frames.errors import enforce_mode
 from wirescan.frames.limits import Limits
 from wirescan.frames.table import FrameTable
+from wirescan.kafka.batch_formats import records, scan
 from wirescan.kafka.client.cluster import Cluster, TopicPartition
 from wirescan.kafka.client.effects import Operation
 from wirescan.kafka.client.fetch_ranges import FetchedBatches, FetchRange, Question, read_range
 from wirescan.kafka.client.offsets import list_offsets
-from wirescan.kafka.formats import records, scan
 from wirescan.kafka.log.transactions import committed
 from wirescan.kafka.record_batches.scan import verify_batches
 

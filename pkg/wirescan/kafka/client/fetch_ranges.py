@@ -13,6 +13,7 @@ from wirescan.core.fault import Fault
 from wirescan.frames.errors import FrameError
 from wirescan.frames.limits import Limits
 from wirescan.frames.table import FrameTable
+from wirescan.kafka.batch_formats import scan
 from wirescan.kafka.client.cluster import (
     NO_TOPIC_ID,
     Cluster,
@@ -22,7 +23,6 @@ from wirescan.kafka.client.cluster import (
 )
 from wirescan.kafka.client.effects import Answer, Begin, Exchange, Finish, Give, Node, Operation
 from wirescan.kafka.client.offsets import get_isolation_level
-from wirescan.kafka.formats import scan
 from wirescan.kafka.protocol.error_codes import BrokerError, ErrorCode
 from wirescan.kafka.protocol.schema import get_message
 

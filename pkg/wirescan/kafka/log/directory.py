@@ -18,6 +18,7 @@ from wirescan.files.source import URL, exists, expand, join_path, to_plain_path
 from wirescan.frames.errors import FrameError, check_mode, enforce_mode
 from wirescan.frames.limits import Limits
 from wirescan.frames.table import FrameTable, make_empty
+from wirescan.kafka.batch_formats import BATCHES, records, scan
 from wirescan.kafka.constants import ISOLATIONS
 from wirescan.kafka.files import (
     FILES,
@@ -27,7 +28,6 @@ from wirescan.kafka.files import (
     list_snapshots,
     parse_directory_name,
 )
-from wirescan.kafka.formats import BATCHES, records, scan
 from wirescan.kafka.log import index_files, transactions
 from wirescan.kafka.log.batch_range import add_range
 from wirescan.kafka.log.segment import LAYOUT, LogSegment

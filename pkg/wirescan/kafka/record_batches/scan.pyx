@@ -1,7 +1,7 @@
 # cython: boundscheck=False, wraparound=False
 """Scan Kafka batches (magic 0, 1 and 2 in any mix), their records, and the headers of the records.
 
-kafka/formats.py calls these functions. The kernels are in batch.pxd, record.pxd and
+kafka/batch_formats.py calls these functions. The kernels are in batch.pxd, record.pxd and
 record_fast.pxd. All integers are big-endian. Every entry begins alike:
 
     offset(8) length(4) crc or leader epoch(4) magic(1) ...

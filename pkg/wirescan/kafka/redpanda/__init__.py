@@ -1,7 +1,7 @@
-"""Segments of Redpanda: the kernel of its batches, names of files, offsets, and cloud manifests.
+"""Segments of Redpanda: formats, the kernel of batches, names of files, offsets, cloud manifests.
 
-Start with `batch_scan.pyx`, which shows the layout of a batch. kafka/formats.py declares the
-formats, because they have the records of Kafka's batches.
+Start with `batch_scan.pyx`, which shows the layout of a batch. `redpanda_formats.py` declares the
+formats and has the functions that read them.
 
     batch_scan.pyx      scans the batches
     batch_kernel.pxd    the kernel of a batch
@@ -12,4 +12,5 @@ formats, because they have the records of Kafka's batches.
     binary_manifest.py  its binary form, manifest.bin
 
 Imports the folders below the protocol packages, and of `wirescan.kafka` only `record_batches`.
+`redpanda_formats.py` also imports the formats of Kafka's batches, whose records Redpanda has.
 """

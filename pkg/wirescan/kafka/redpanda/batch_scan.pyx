@@ -1,7 +1,7 @@
 # cython: boundscheck=False, wraparound=False
 """Scan the batches of Redpanda's segments.
 
-kafka/formats.py calls these functions. The kernel is in batch_kernel.pxd. All integers are
+redpanda_formats.py calls these functions. The kernel is in batch_kernel.pxd. All integers are
 little-endian:
 
     header crc(4) size(4) base offset(8) type(1) crc(4) attributes(2) last offset delta(4)
