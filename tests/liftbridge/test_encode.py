@@ -482,11 +482,11 @@ LONG = bytes(2**31 - 1)  # never written, so it takes no memory
         ),
         (
             lambda: encode_messages([b"x"], timestamp=np.array([2**62], "M8[s]")),
-            "no number of nanoseconds",
+            "does not fit in 64 bits of nanoseconds",
         ),
         (
             lambda: encode_messages([b"x"], timestamp=pa.array([2**62], pa.timestamp("s"))),
-            "no number of nanoseconds",
+            "does not fit in 64 bits of nanoseconds",
         ),
         (lambda: encode_messages([b"x"], crc=True, envelope=False), "crc=True needs envelope=True"),
         (

@@ -37,6 +37,7 @@ Decompression and threads:
 Arguments and headers:
 
     arguments.py            the arguments of encoders, as arrays
+    varint.py               varints of encoders
     arrow_input.py          the buffers of Arrow arrays that a caller gives
     include_path.py         `wirescan.get_include`: the directory of the C headers
 

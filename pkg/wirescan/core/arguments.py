@@ -9,7 +9,7 @@ from __future__ import annotations
 import operator
 import os
 from collections.abc import Iterable, Mapping
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
@@ -22,9 +22,11 @@ if TYPE_CHECKING:
 
 LONGEST = (1 << 31) - 1  # maximum bytes in a string
 # Inclusive bounds of integer types.
+I16 = (-1 << 15, (1 << 15) - 1)
 I32 = (-1 << 31, (1 << 31) - 1)
 I64 = (-1 << 63, (1 << 63) - 1)
 U64 = (0, (1 << 64) - 1)
+UNIT_NAMES = {"ms": "milliseconds", "ns": "nanoseconds"}
 
 BYTES_LIKE = (bytes, bytearray, memoryview)
 
@@ -36,7 +38,7 @@ def check_integer(value: Any, name: str, bounds: tuple[int, int]) -> int:
     Raises TypeError for an object that is no integer, ValueError for a number outside the bounds.
     """
     try:
-        number = operator.index(value)
+        number = operator.index(value)  # a Python int: its sums do not wrap, unlike numpy's
     except TypeError:
         raise TypeError(f"{name} must be an integer, not {value!r:.80}") from None
     if not bounds[0] <= number <= bounds[1]:
@@ -170,7 +172,7 @@ def _convert_string_column(source: Any, name: str) -> ByteStrings | bytes | None
         return None
     if isinstance(source, (*BYTES_LIKE, str)):
         return to_bytes(source, name)
-    return _convert_strings(source, name)
+    return convert_strings(source, name)
 
 
 def _repeat(value: ByteStrings | bytes | None, count: int) -> ByteStrings:
@@ -214,7 +216,7 @@ def convert_numbers(column: Bounded, name: str) -> np.ndarray:
             number = check_integer(0 if values is None else values, name, column.bounds)
             return np.asarray(number if number < 1 << 63 else number - (1 << 64), np.int64)
         if array.dtype.kind == "M":
-            array = _convert_times(array, name)
+            array = convert_times(array, name)
     if array.shape == (0,):
         return np.empty(0, np.int64)
     if array.ndim > 1 or array.dtype.kind not in "iu":
@@ -228,16 +230,23 @@ def convert_numbers(column: Bounded, name: str) -> np.ndarray:
     return array.astype(np.uint64 if array.dtype.kind == "u" else np.int64).view(np.int64)
 
 
-def _convert_times(array: np.ndarray, name: str) -> np.ndarray:
-    """Return times as int64 nanoseconds since 1970. Raises ValueError where one does not fit."""
-    stamps = array.astype("M8[ns]")
+def convert_times(array: np.ndarray, name: str, unit: str = "ns", null: int = 0) -> np.ndarray:
+    """Return an array of datetime64 as int64 numbers since 1970. Finer units are rounded down.
+
+    name: what messages call the array. unit: that of the numbers, as in `UNIT_NAMES`. null: the
+    number for NaT.
+    Raises ValueError where a time does not fit.
+    """
+    stamps = array.astype(f"M8[{unit}]")
     if (
         np.datetime_data(array.dtype)[0] != "generic"
         and np.can_cast(array.dtype, stamps.dtype)
         and ((stamps.astype(array.dtype) != array) & ~np.isnat(array)).any()
     ):
-        raise ValueError(f"{name}: a time of {array.dtype} is no number of nanoseconds of 64 bits")
-    return np.where(np.isnat(stamps), 0, stamps.view(np.int64))
+        raise ValueError(
+            f"{name}: a time of {array.dtype} does not fit in 64 bits of {UNIT_NAMES[unit]}"
+        )
+    return np.where(np.isnat(stamps), null, stamps.view(np.int64))
 
 
 def _convert_arrow_numbers(chunk: Any, name: str) -> np.ndarray:
@@ -250,13 +259,16 @@ def _convert_arrow_numbers(chunk: Any, name: str) -> np.ndarray:
     integers = chunk.cast(dtype)
     array = read_numbers(integers.buffers()[1], dtype, integers.offset, len(integers)).copy()
     array[find_nulls(chunk)] = 0
-    return _convert_times(array.view(f"M8[{chunk.type.unit}]"), name) if is_time else array
+    return convert_times(array.view(f"M8[{chunk.type.unit}]"), name) if is_time else array
 
 
-def _convert_strings(source: Any, name: str) -> ByteStrings:
-    """Return byte strings. Errors begin with the name of the argument."""
+def convert_strings(source: Any, name: str, count: int | None = None) -> ByteStrings:
+    """Return a column of byte strings. Errors begin with the name of the argument.
+
+    source: any source of `ByteStrings`. count: the number of strings, if one is for all rows.
+    """
     try:
-        return ByteStrings(source)
+        return ByteStrings(source, count)
     except TypeError as error:
         raise TypeError(f"{name}: {error}") from None
     except ValueError as error:
@@ -269,22 +281,38 @@ def _convert_header_lists(headers: Any) -> Pairs:
         counts = np.atleast_1d(
             convert_numbers(Bounded(headers[0], (0, LONGEST)), "the counts of headers")
         )
-        keys = _convert_strings(headers[1], "the headers' keys")
-        values = _convert_strings(headers[2], "the headers' values")
+        keys = convert_strings(headers[1], "the headers' keys")
+        values = convert_strings(headers[2], "the headers' values")
         return Pairs.of_lists(np.cumsum(counts) - counts, counts, keys, values)
     if not is_arrow(headers):
         raise TypeError(
             "headers are a mapping or list of (key, column), (counts, keys, values), "
             f"or an Arrow array of list<struct<key, value>> or map, not {type(headers).__name__}"
         )
-    return _convert_arrow_headers(headers)
+    return Pairs.of_lists(*read_arrow_lists(headers))
 
 
-def _convert_arrow_headers(headers: Any) -> Pairs:
-    """Return the pairs of an Arrow array of lists or maps. A null list has no pairs."""
+class PairLists(NamedTuple):
+    """Lists of pairs in one array of all pairs.
+
+    first, counts: int64 arrays, the first pair and the number of pairs of each list.
+    keys, values: those of all pairs.
+    """
+
+    first: np.ndarray
+    counts: np.ndarray
+    keys: ByteStrings
+    values: ByteStrings
+
+
+def read_arrow_lists(headers: Any) -> PairLists:
+    """Return the pairs of an Arrow array of lists or maps. A null list has no pairs.
+
+    Raises TypeError for an Arrow array of another type.
+    """
     import pyarrow as pa
 
-    firsts = [np.empty(0, np.int64)]
+    first = [np.empty(0, np.int64)]
     counts = [np.empty(0, np.int64)]
     keys = []
     values = []
@@ -300,12 +328,13 @@ def _convert_arrow_headers(headers: Any) -> Pairs:
         )
         nulls = find_nulls(chunk)
         counts.append(np.where(nulls, 0, np.diff(ends)))
-        firsts.append(np.where(nulls, 0, ends[:-1] + pairs_before))
+        first.append(np.where(nulls, 0, ends[:-1] + pairs_before))
         pairs_before += len(chunk.values)
-    key_strings = _convert_strings(pa.chunked_array(keys) if keys else [], "headers")
-    value_strings = _convert_strings(pa.chunked_array(values) if values else [], "headers")
-    return Pairs.of_lists(
-        np.concatenate(firsts), np.concatenate(counts), key_strings, value_strings
+    return PairLists(
+        np.concatenate(first),
+        np.concatenate(counts),
+        convert_strings(pa.chunked_array(keys) if keys else [], "headers"),
+        convert_strings(pa.chunked_array(values) if values else [], "headers"),
     )
 
 

@@ -32,6 +32,7 @@ from wirescan.core.arguments import (
     to_bytes,
 )
 from wirescan.core.strings import ByteStrings
+from wirescan.core.varint import encode_varint
 from wirescan.liftbridge.constants import AckError, AckPolicy, Kind
 from wirescan.liftbridge.writer import write_entries, write_messages
 
@@ -386,7 +387,7 @@ def _encode_protobuf(fields: Fields, values: dict[str, Any]) -> bytes:
         elif bounds is STRING:
             parts += _encode_bytes_field(number, to_bytes(value, name))
         elif value := check_integer(value, name, bounds):
-            parts.append(_encode_varint(number << 3) + _encode_varint(value % (1 << 64)))
+            parts.append(encode_varint(number << 3) + encode_varint(value % (1 << 64)))
     if sum(map(len, parts)) > LONGEST - CHECKED_ENVELOPE_HEADER_SIZE:
         raise ValueError("a message must have less than 2 GiB")
     return b"".join(parts)
@@ -403,16 +404,7 @@ def _encode_map_entries(number: int, headers: Any) -> list[bytes]:
 
 
 def _encode_bytes_field(number: int, data: bytes) -> tuple[bytes, bytes]:
-    return _encode_varint(number << 3 | WIRE_BYTES) + _encode_varint(len(data)), data
-
-
-def _encode_varint(number: int) -> bytes:
-    out = bytearray()
-    while number > 0x7F:
-        out.append(number & 0x7F | 0x80)
-        number >>= 7
-    out.append(number)
-    return bytes(out)
+    return encode_varint(number << 3 | WIRE_BYTES) + encode_varint(len(data)), data
 
 
 def _to_nullable_bytes(value: Any, name: str) -> tuple[bytes, bytes]:

@@ -39,6 +39,7 @@ import numpy as np
 from wirescan.core.arguments import Bounded, check_integer, convert_columns, list_pairs, to_bytes
 from wirescan.core.pairs import Pairs
 from wirescan.core.strings import ByteStrings
+from wirescan.core.varint import encode_varint
 from wirescan.frames.codecs import compress
 from wirescan.thrift.constants import InfoKind, MessageType, Protocol, Transform
 from wirescan.thrift.hmac import make_signer
@@ -306,7 +307,7 @@ def encode_message(
     arguments = to_bytes(arguments, "arguments")
     if compact:
         first = bytes((0x82, type_number << 5 | compact))
-        begin = first + _encode_varint(seqid) + _encode_varint(len(name)) + name
+        begin = first + encode_varint(seqid) + encode_varint(len(name)) + name
     else:
         sized_name = len(name).to_bytes(4, "big") + name
         if strict:
@@ -402,8 +403,8 @@ def _prepare_transforms(
         return payload
 
     ids.sort(key=Transform.HMAC.__eq__)
-    protocol = _encode_varint(check_integer(protocol_id, "protocol_id", U8))
-    prefix = protocol + _encode_varint(len(ids)) + bytes(ids)
+    protocol = encode_varint(check_integer(protocol_id, "protocol_id", U8))
+    prefix = protocol + encode_varint(len(ids)) + bytes(ids)
     if key is None:
         return _Transforms(prefix, transform if steps else None, None)
     sign = make_signer(to_bytes(key, "key"), hash)
@@ -427,10 +428,10 @@ def _encode_block(kind: InfoKind, infos: Any) -> bytes:
     pairs = list_pairs(() if infos is None else infos)
     if not pairs:
         return b""
-    parts = [_encode_varint(kind), _encode_varint(len(pairs))]
+    parts = [encode_varint(kind), encode_varint(len(pairs))]
     for name, value in pairs:
         data = to_bytes(value, f"info {name!r:.80}")
-        parts += _encode_varint(len(name)), name, _encode_varint(len(data)), data
+        parts += encode_varint(len(name)), name, encode_varint(len(data)), data
     return b"".join(parts)
 
 
@@ -467,12 +468,3 @@ def _choose_version(protocol: str | int, version: SupportsIndex | None, *, stric
     if version is not None:
         raise ValueError("version needs the compact protocol")
     return 0
-
-
-def _encode_varint(number: int) -> bytes:
-    out = bytearray()
-    while number > 0x7F:
-        out.append(number & 0x7F | 0x80)
-        number >>= 7
-    out.append(number)
-    return bytes(out)

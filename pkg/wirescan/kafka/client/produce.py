@@ -18,6 +18,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
+from wirescan.core.arguments import I32, check_integer
 from wirescan.kafka.client.cluster import (
     NO_TOPIC_ID,
     Cluster,
@@ -32,8 +33,7 @@ from wirescan.kafka.protocol.error_codes import BrokerError, ErrorCode
 from wirescan.kafka.protocol.schema import get_message
 
 ACKS = (-1, 0, 1)
-INT32_END = 1 << 31
-MAX_REQUEST_BYTES = INT32_END - (1 << 20)  # of the record sets in a request
+MAX_REQUEST_BYTES = (1 << 31) - (1 << 20)  # of the record sets in a request
 # The first versions of Produce with a property.
 WITH_MAGIC_1 = 2
 WITH_BATCHES = 3  # magic 2
@@ -184,13 +184,12 @@ def get_magic(version: int) -> int:
 
 
 def check(acks: int, timeout_ms: int) -> None:
-    """Raise ValueError for values that no Produce request may have."""
+    """Raise ValueError or TypeError for values that no Produce request may have."""
     if acks not in ACKS:
         raise ValueError(
             f"acks must be -1 (all replicas in sync), 1 (the leader) or 0 (none), not {acks!r}"
         )
-    if not 0 <= timeout_ms < INT32_END:
-        raise ValueError(f"timeout_ms must be 0 to {INT32_END - 1}, not {timeout_ms}")
+    check_integer(timeout_ms, "timeout_ms", (0, I32[1]))
 
 
 def produce(

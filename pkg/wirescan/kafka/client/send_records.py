@@ -20,11 +20,11 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from wirescan.core.arguments import I32, check_integer
 from wirescan.kafka.client import partitioners
 from wirescan.kafka.client.cluster import Cluster, Leader, Patience, Topic, TopicPartition
 from wirescan.kafka.client.effects import Begin, Exchange, Node, Now, Operation, Wait
 from wirescan.kafka.client.produce import (
-    INT32_END,
     STOP_VERSION,
     WITH_BATCHES,
     WITH_ZSTD,
@@ -46,7 +46,7 @@ REQUEST_BYTES = 16 << 20  # of the batches in a request; brokers accept 100 MiB
 FIRST_ROWS = 1024  # rows that are tried for the first batch of a lane
 MAX_ERRORS_SHOWN = 3  # in the message of a ProduceError
 COUNT_AT = 57  # position of the record count in a batch
-INT32_MAX = INT32_END - 1
+INT32_MAX = I32[1]
 SEED_BITS = 32
 TOO_LARGE = (ErrorCode.MESSAGE_TOO_LARGE, ErrorCode.RECORD_LIST_TOO_LARGE)
 
@@ -300,8 +300,7 @@ def send(
     check(acks, timeout_ms)
     partitioners.check(partitioner)
     find_codec(codec, level)
-    if not 1 <= batch_bytes < INT32_END:
-        raise ValueError(f"batch_bytes must be from 1 to {INT32_END - 1}, not {batch_bytes}")
+    check_integer(batch_bytes, "batch_bytes", (1, I32[1]))
     if idempotent and acks != -1:
         raise ValueError("an idempotent producer needs acks=-1")
     if timestamps is None:

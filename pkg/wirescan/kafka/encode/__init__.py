@@ -6,6 +6,5 @@ Start with `records.py`.
     record_columns.py  encode_batches and encode_message_sets: from arrays
     writer.pyx         the loops of both
 
-Imports the folders below the protocol packages, and `encode_unsigned` of
-`kafka/protocol/encode.py`.
+Imports the folders below the protocol packages.
 """

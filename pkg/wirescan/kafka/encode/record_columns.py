@@ -11,18 +11,23 @@ from typing import Any, SupportsIndex
 
 import numpy as np
 
+from wirescan.core.arguments import (
+    I16,
+    I32,
+    I64,
+    check_integer,
+    convert_strings,
+    convert_times,
+    read_arrow_lists,
+)
 from wirescan.core.arrow_input import find_nulls, is_arrow, list_chunks, read_numbers
 from wirescan.core.strings import ByteStrings
 from wirescan.kafka.encode.records import (
     CREATE,
-    I16,
-    I32,
-    I64,
     NO_TIMESTAMP,
     TRANSACTIONAL,
     check_message_attributes,
     find_codec,
-    fit,
     get_timestamp_bit,
 )
 from wirescan.kafka.encode.writer import Columns, Headers, write_batches, write_message_sets
@@ -84,17 +89,15 @@ def encode_batches(
     number, pack = find_codec(codec, level)
     columns, count = _select_columns(values, keys, timestamps, headers, select)
     first = _check_base_offset(base_offset, count)
-    sequence = fit(base_sequence, I32, "base_sequence")
-    if sequence < -1:
-        raise ValueError(f"base_sequence must be from -1 to {I32 - 1}, not {sequence}")
+    sequence = check_integer(base_sequence, "base_sequence", (-1, I32[1]))
     attributes = get_timestamp_bit(timestamp_type) | TRANSACTIONAL * bool(transactional) | number
     fields = (
         first,
-        fit(producer_id, I64, "producer_id"),
-        fit(leader_epoch, I32, "leader_epoch"),
+        check_integer(producer_id, "producer_id", I64),
+        check_integer(leader_epoch, "leader_epoch", I32),
         sequence,
         attributes,
-        fit(producer_epoch, I16, "producer_epoch"),
+        check_integer(producer_epoch, "producer_epoch", I16),
     )
     if pack and not count:
         pack(b"")  # raises ValueError if the codec has no such level
@@ -139,16 +142,13 @@ def encode_message_sets(
 
 
 def _check_base_offset(base_offset: SupportsIndex, count: int) -> int:
-    first = fit(base_offset, I64, "base_offset")
-    fit(first + max(count - 1, 0), I64, "the last offset")
+    first = check_integer(base_offset, "base_offset", I64)
+    check_integer(first + max(count - 1, 0), "the last offset", I64)
     return first
 
 
 def _check_batch_bytes(batch_bytes: SupportsIndex) -> int:
-    number = fit(batch_bytes, I64, "batch_bytes")
-    if not 1 <= number < I32:
-        raise ValueError(f"batch_bytes must be from 1 to {I32 - 1}, not {number}")
-    return number
+    return check_integer(batch_bytes, "batch_bytes", (1, I32[1]))
 
 
 class Source:
@@ -163,8 +163,8 @@ class Source:
     def __init__(self, values: Any, keys: Any, timestamps: Any, headers: Any):
         self._stamps = _convert_times(timestamps)
         self._headers = _convert_headers(headers)
-        value_column = None if _is_scalar(values) else _convert_strings(values, "values")
-        key_column = None if _is_scalar(keys) else _convert_strings(keys, "keys")
+        value_column = None if _is_scalar(values) else convert_strings(values, "values")
+        key_column = None if _is_scalar(keys) else convert_strings(keys, "keys")
         columns = {
             "values": value_column,
             "keys": key_column,
@@ -184,9 +184,9 @@ class Source:
             )
         self._count = next(iter(counts.values()))
         if value_column is None:
-            value_column = _convert_strings(values, "values", self._count)
+            value_column = convert_strings(values, "values", self._count)
         if key_column is None:
-            key_column = _convert_strings(keys, "keys", self._count)
+            key_column = convert_strings(keys, "keys", self._count)
         self.values = value_column
         self.keys = key_column
 
@@ -230,16 +230,6 @@ def _is_scalar(value: Any) -> bool:
     return value is None or isinstance(value, (bytes, bytearray, memoryview))
 
 
-def _convert_strings(column: Any, name: str, count: int | None = None) -> ByteStrings:
-    """Return an argument as `ByteStrings`. Errors begin with the name of the argument."""
-    try:
-        return ByteStrings(column, count)
-    except TypeError as error:
-        raise TypeError(f"{name}: {error}") from None
-    except ValueError as error:
-        raise ValueError(f"{name}: {error}") from None
-
-
 def _convert_integers(column: Any, name: str) -> np.ndarray:
     """Return a copy as an int64 array of one dimension."""
     if isinstance(column, np.ma.MaskedArray):
@@ -265,7 +255,7 @@ def _convert_times(timestamps: Any) -> np.ndarray:
     if isinstance(array, np.ma.MaskedArray):
         raise TypeError("timestamps must not be a masked array: use an Arrow array with nulls")
     if array.ndim == 0:
-        return np.asarray(fit(timestamps, I64, "timestamps"), np.int64)
+        return np.asarray(check_integer(timestamps, "timestamps", I64), np.int64)
     if array.dtype.kind == "M":
         return _from_datetimes(array)
     return _convert_integers(array, "timestamps")
@@ -274,13 +264,7 @@ def _convert_times(timestamps: Any) -> np.ndarray:
 def _from_datetimes(array: np.ndarray) -> np.ndarray:
     if array.ndim != 1:
         raise TypeError(f"timestamps must have one dimension, not {array.ndim}")
-    stamps = array.astype("M8[ms]")
-    if (
-        np.can_cast(array.dtype, stamps.dtype)
-        and ((stamps.astype(array.dtype) != array) & ~np.isnat(array)).any()
-    ):
-        raise ValueError(f"a timestamp of {array.dtype} does not fit in 64 bits of milliseconds")
-    return np.where(np.isnat(stamps), NO_TIMESTAMP, stamps.view(np.int64))
+    return convert_times(array, "timestamps", "ms", NO_TIMESTAMP)
 
 
 def _from_arrow(chunk: Any) -> np.ndarray:
@@ -303,56 +287,12 @@ def _convert_headers(headers: Any) -> Headers | None:
     if isinstance(headers, tuple) and len(headers) == 3:
         counts = _convert_integers(headers[0], "the counts of headers")
         total = int(counts.sum())
-        keys = _convert_strings(headers[1], "the headers' keys", total)
-        values = _convert_strings(headers[2], "the headers' values", total)
+        keys = convert_strings(headers[1], "the headers' keys", total)
+        values = convert_strings(headers[2], "the headers' values", total)
         return Headers(np.cumsum(counts) - counts, counts, keys, values)
     if not is_arrow(headers):
         raise TypeError(
             "headers must be an Arrow array of list<struct<key, value>> or map, or a tuple "
             f"(counts, keys, values), not {type(headers).__name__}"
         )
-    return _convert_arrow_headers(headers)
-
-
-def _convert_arrow_headers(headers: Any) -> Headers:
-    import pyarrow as pa
-
-    starts = [np.empty(0, np.int64)]
-    counts = [np.empty(0, np.int64)]
-    pairs = []
-    pair_count = 0  # in the chunks before
-    for chunk in list_chunks(headers):
-        pairs.append(_split_pairs(chunk, pa.types))
-        offsets = chunk.offsets
-        nulls = find_nulls(chunk)
-        dtype = np.int64 if pa.types.is_large_list(chunk.type) else np.int32
-        ends = read_numbers(offsets.buffers()[1], dtype, offsets.offset, len(chunk) + 1).astype(
-            np.int64
-        )
-        counts.append(np.where(nulls, 0, np.diff(ends)))
-        starts.append(np.where(nulls, 0, ends[:-1] + pair_count))
-        pair_count += len(chunk.values)
-    if pairs:
-        keys, values = (
-            _convert_strings(pa.chunked_array(column), "headers") for column in zip(*pairs)
-        )
-    else:
-        keys = ByteStrings([])
-        values = ByteStrings([])
-    return Headers(np.concatenate(starts), np.concatenate(counts), keys, values)
-
-
-def _split_pairs(chunk: Any, types: Any) -> tuple[Any, Any]:
-    """Return the keys and the values of all pairs in an array of lists.
-
-    A null pair has a null key and a null value.
-    """
-    kind = chunk.type
-    if types.is_map(kind):
-        return tuple(chunk.values.flatten())
-    if (types.is_list(kind) or types.is_large_list(kind)) and types.is_struct(kind.value_type):
-        fields = zip(kind.value_type, chunk.values.flatten())
-        columns = {field.name: column for field, column in fields}
-        if columns.keys() == {"key", "value"}:
-            return columns["key"], columns["value"]
-    raise TypeError(f"headers in Arrow must be of type list<struct<key, value>> or map, not {kind}")
+    return Headers(*read_arrow_lists(headers))

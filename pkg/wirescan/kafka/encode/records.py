@@ -1,7 +1,7 @@
 """Encode record batches (magic 2) and message sets (magic 0 and 1) from Python objects.
 
 The package wirescan.kafka exports `Record`, `encode_batch` and `encode_message_set`.
-record_columns.py and client/ use the checks of arguments.
+record_columns.py and client/ use the checks of codecs and attributes.
 
 The docstring of record_batches/scan.pyx shows the layouts. Source: Apache Kafka, "Implementation,
 Message Format" (kafka.apache.org/documentation/#messageformat), and its classes DefaultRecordBatch,
@@ -10,7 +10,6 @@ DefaultRecord and LegacyRecord.
 
 from __future__ import annotations
 
-import operator
 import struct
 import zlib
 from collections.abc import Callable, Iterable, Mapping
@@ -19,15 +18,12 @@ from typing import Any, NamedTuple, SupportsIndex
 
 from crc32c import crc32c
 
+from wirescan.core.arguments import I16, I32, I64, check_integer
+from wirescan.core.varint import encode_varint
 from wirescan.frames.codecs import compress
-from wirescan.kafka.protocol.encode import encode_unsigned
 
 __all__ = ["Record", "encode_batch", "encode_message_set"]
 
-# Signed integers of a width are from -bound to bound - 1.
-I16 = 1 << 15
-I32 = 1 << 31
-I64 = 1 << 63
 CREATE = "create"
 APPEND = "append"
 # Bits of the attributes.
@@ -36,6 +32,9 @@ TRANSACTIONAL = 0x10
 CONTROL = 0x20
 DELETE_HORIZON = 0x40
 NO_TIMESTAMP = -1
+# Of a number of 64 bits.
+SIGN_BIT = 1 << 63
+ALL_BITS = (1 << 64) - 1
 LENGTH_EXCLUDES = 12  # bytes of a batch or message that its length does not count
 # Name of a codec -> its number on the wire, and the name of its framing in wirescan.frames.codecs.
 CODECS = {
@@ -116,18 +115,18 @@ def encode_batch(
     cannot hold.
     """
     rows = _make_rows(records, base_offset)
-    first = _fit_or_default(base_offset, rows[0].offset if rows else 0, "base_offset")
-    last = _fit_or_default(last_offset, rows[-1].offset if rows else first, "last_offset")
-    base = _fit_or_default(
+    first = _check_or_default(base_offset, rows[0].offset if rows else 0, "base_offset")
+    last = _check_or_default(last_offset, rows[-1].offset if rows else first, "last_offset")
+    base = _check_or_default(
         base_timestamp, rows[0].timestamp if rows else NO_TIMESTAMP, "base_timestamp"
     )
     highest = max((row.timestamp for row in rows), default=NO_TIMESTAMP)
-    latest = _fit_or_default(max_timestamp, highest, "max_timestamp")
+    latest = _check_or_default(max_timestamp, highest, "max_timestamp")
     attributes = get_timestamp_bit(timestamp_type)
     attributes |= TRANSACTIONAL * bool(transactional) | CONTROL * bool(control)
     if delete_horizon is not None:
         attributes |= DELETE_HORIZON
-        base = fit(delete_horizon, I64, "delete_horizon")
+        base = check_integer(delete_horizon, "delete_horizon", I64)
     number, payload = _compress(
         codec, level, b"".join(_encode_record(row, first, base) for row in rows)
     )
@@ -138,18 +137,19 @@ def encode_batch(
         struct.pack(
             ">hiqqqhii",
             attributes | number,
-            fit(last - first, I32, "last_offset - base_offset"),
+            check_integer(last - first, "last_offset - base_offset", I32),
             base,
             latest,
-            fit(producer_id, I64, "producer_id"),
-            fit(producer_epoch, I16, "producer_epoch"),
-            fit(base_sequence, I32, "base_sequence"),
+            check_integer(producer_id, "producer_id", I64),
+            check_integer(producer_epoch, "producer_epoch", I16),
+            check_integer(base_sequence, "base_sequence", I32),
             len(rows),
         )
         + payload
     )
-    length = fit(BATCH_HEAD.size - LENGTH_EXCLUDES + len(covered), I32, "the batch's length")
-    epoch = fit(leader_epoch, I32, "leader_epoch")
+    size = BATCH_HEAD.size - LENGTH_EXCLUDES + len(covered)
+    length = check_integer(size, "the batch's length", I32)
+    epoch = check_integer(leader_epoch, "leader_epoch", I32)
     return BATCH_HEAD.pack(first, length, epoch, 2, crc32c(covered)) + covered
 
 
@@ -203,20 +203,21 @@ def encode_message_set(
     number, payload = _compress(codec, level, messages)
     if codec == "none":
         return payload
-    offset = _fit_or_default(wrapper_offset, rows[-1].offset, "wrapper_offset")
+    offset = _check_or_default(wrapper_offset, rows[-1].offset, "wrapper_offset")
     highest = max(row.timestamp for row in rows)
-    timestamp = _fit_or_default(wrapper_timestamp, highest, "wrapper_timestamp")
+    timestamp = _check_or_default(wrapper_timestamp, highest, "wrapper_timestamp")
     return _encode_message(magic, bit | number, offset, timestamp, None, payload)
 
 
 def _make_rows(records: Iterable[Any], base_offset: SupportsIndex | None) -> list[_Row]:
     """Return the records with every offset and timestamp filled in."""
     rows = []
-    next_offset = _fit_or_default(base_offset, 0, "base_offset")
+    next_offset = _check_or_default(base_offset, 0, "base_offset")
     for item in records:
         record = _to_record(item)
-        offset = fit(next_offset if record.offset is None else record.offset, I64, "offset")
-        timestamp = _fit_or_default(record.timestamp, NO_TIMESTAMP, "timestamp")
+        number = next_offset if record.offset is None else record.offset
+        offset = check_integer(number, "offset", I64)
+        timestamp = _check_or_default(record.timestamp, NO_TIMESTAMP, "timestamp")
         rows.append(_Row(offset, timestamp, record.key, record.value, record.headers))
         next_offset = offset + 1
     return rows
@@ -244,16 +245,16 @@ def _to_record(item: Any) -> Record:
 
 
 def _encode_record(row: _Row, base_offset: int, base_timestamp: int) -> bytes:
-    delta = fit(row.offset - base_offset, I32, "offset - base_offset")
+    delta = check_integer(row.offset - base_offset, "offset - base_offset", I32)
     pairs = _list_pairs(row.headers)
     # The delta of a timestamp wraps at 64 bits, as in Java. The reader's sum wraps back.
     parts = [
         b"\0",
-        _encode_varint(row.timestamp - base_timestamp),
-        _encode_varint(delta),
+        _encode_zigzag(row.timestamp - base_timestamp),
+        _encode_zigzag(delta),
         _encode_sized(row.key, "key"),
         _encode_sized(row.value, "value"),
-        _encode_varint(len(pairs)),
+        _encode_zigzag(len(pairs)),
     ]
     for key, value in pairs:
         key = key.encode() if isinstance(key, str) else key
@@ -261,7 +262,7 @@ def _encode_record(row: _Row, base_offset: int, base_timestamp: int) -> bytes:
             raise ValueError("a header's key must not be None")
         parts += _encode_sized(key, "a header's key"), _encode_sized(value, "a header's value")
     body = b"".join(parts)
-    return _encode_varint(len(body)) + body
+    return _encode_zigzag(len(body)) + body
 
 
 def _encode_message(
@@ -269,10 +270,12 @@ def _encode_message(
 ) -> bytes:
     head = struct.pack(">bb", magic, attributes)
     if magic == 1:
-        head += struct.pack(">q", fit(timestamp, I64, "timestamp"))
+        head += struct.pack(">q", check_integer(timestamp, "timestamp", I64))
     covered = b"".join((head, _encode_sized32(key, "key"), _encode_sized32(value, "value")))
-    length = fit(MESSAGE_HEAD.size - LENGTH_EXCLUDES + len(covered), I32, "the message's length")
-    return MESSAGE_HEAD.pack(fit(offset, I64, "offset"), length, zlib.crc32(covered)) + covered
+    size = MESSAGE_HEAD.size - LENGTH_EXCLUDES + len(covered)
+    length = check_integer(size, "the message's length", I32)
+    number = check_integer(offset, "offset", I64)
+    return MESSAGE_HEAD.pack(number, length, zlib.crc32(covered)) + covered
 
 
 def _list_pairs(headers: Any) -> list[tuple[Any, Any]]:
@@ -282,12 +285,12 @@ def _list_pairs(headers: Any) -> list[tuple[Any, Any]]:
     return [(key, value) for key, value in pairs]
 
 
-def _encode_varint(number: int) -> bytes:
-    """Return a signed 64-bit number as a zig-zag varint of 1 to 10 bytes."""
-    rest = (number << 1) & 0xFFFFFFFFFFFFFFFF
-    if number & I64:
-        rest ^= 0xFFFFFFFFFFFFFFFF
-    return encode_unsigned(rest)
+def _encode_zigzag(number: int) -> bytes:
+    """Return the low 64 bits of a signed number as a zig-zag varint of 1 to 10 bytes."""
+    rest = (number << 1) & ALL_BITS
+    if number & SIGN_BIT:
+        rest ^= ALL_BITS
+    return encode_varint(rest)
 
 
 def _to_bytes(value: Any, name: str) -> bytes:
@@ -300,7 +303,7 @@ def _encode_sized(value: Any, name: str) -> bytes:
     if value is None:
         return b"\1"
     data = _to_bytes(value, name)
-    return _encode_varint(len(data)) + data
+    return _encode_zigzag(len(data)) + data
 
 
 def _encode_sized32(value: Any, name: str) -> bytes:
@@ -310,22 +313,8 @@ def _encode_sized32(value: Any, name: str) -> bytes:
     return struct.pack(">i", len(data)) + data
 
 
-def fit(value: SupportsIndex, bound: int, name: str) -> int:
-    """Return an argument as an int from -bound to bound - 1.
-
-    Raises TypeError for another type and ValueError for another number, both with `name`.
-    """
-    try:
-        number = operator.index(value)  # a Python int: its sums do not wrap, unlike numpy's
-    except TypeError:
-        raise TypeError(f"{name} must be an integer, not {value!r}") from None
-    if not -bound <= number < bound:
-        raise ValueError(f"{name} must be from -{bound} to {bound - 1}, not {number}")
-    return number
-
-
-def _fit_or_default(value: SupportsIndex | None, default: int, name: str) -> int:
-    return default if value is None else fit(value, I64, name)
+def _check_or_default(value: SupportsIndex | None, default: int, name: str) -> int:
+    return default if value is None else check_integer(value, name, I64)
 
 
 def get_timestamp_bit(timestamp_type: str) -> int:
@@ -347,7 +336,7 @@ def find_codec(
         raise ValueError(f"codec must be one of {', '.join(CODECS)}, not {codec!r}")
     number, framing = CODECS[codec]
     if level is not None:
-        level = fit(level, I64, "level")
+        level = check_integer(level, "level", I64)
         if not framing:
             raise ValueError(f"codec none has no levels, so level must be None, not {level}")
     return number, partial(compress, framing, level=level) if framing else None
@@ -361,7 +350,7 @@ def check_message_attributes(
     Raises TypeError for a magic that is no integer. Raises ValueError for another magic, and for a
     codec or timestamp type that the magic does not have.
     """
-    magic = fit(magic, I64, "magic")
+    magic = check_integer(magic, "magic", I64)
     if magic not in (0, 1):
         raise ValueError(f"magic must be 0 or 1, not {magic!r}; encode_batch writes magic 2")
     if codec == "zstd":

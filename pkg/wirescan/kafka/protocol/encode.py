@@ -9,6 +9,7 @@ import struct
 from collections.abc import Iterable, Mapping
 from typing import Any
 
+from wirescan.core.varint import encode_varint
 from wirescan.kafka.protocol.schema import (
     API,
     BARE_ARRAYS,
@@ -124,9 +125,9 @@ def _append_struct(
         else:
             _append_field(parts, field, version, value, flexible=flexible)
     if flexible:
-        parts.append(encode_unsigned(len(tagged)))
+        parts.append(encode_varint(len(tagged)))
         for tag, data in sorted(tagged):
-            parts += encode_unsigned(tag), encode_unsigned(len(data)), data
+            parts += encode_varint(tag), encode_varint(len(data)), data
 
 
 def _is_default(value: Any, field: Field) -> bool:
@@ -179,7 +180,7 @@ def _append_array(
     if isinstance(values, (str, bytes, Mapping)) or not hasattr(values, "__iter__"):
         raise TypeError(f"{field.name} must be a list, not {type(values).__name__}")
     values = list(values)
-    parts.append(encode_unsigned(len(values) + 1) if flexible else struct.pack(">i", len(values)))
+    parts.append(encode_varint(len(values) + 1) if flexible else struct.pack(">i", len(values)))
     for value in values:
         if field.type in BARE_ARRAYS:
             _append_bare(parts, field, version, value, flexible=flexible)
@@ -210,7 +211,7 @@ def _append_sized(
         raise ValueError(f"{name} must not be None")
     data = None if value is None else _to_bytes(value, name)
     if flexible:
-        parts.append(encode_unsigned(0 if data is None else len(data) + 1))
+        parts.append(encode_varint(0 if data is None else len(data) + 1))
     else:
         length = -1 if data is None else len(data)
         parts.append(_encode_number(f"int{8 * LENGTHS[kind]}", length, f"the length of {name}"))
@@ -235,13 +236,3 @@ def _encode_number(kind: str, value: Any, name: str) -> bytes:
         if not hasattr(value, "__index__"):
             raise TypeError(f"{name} must be an integer, not {value!r}") from None
         raise ValueError(f"{name} must fit in {kind}, but {value} does not") from None
-
-
-def encode_unsigned(value: int) -> bytes:
-    """Return an unsigned varint."""
-    out = bytearray()
-    while value > 0x7F:
-        out.append(value & 0x7F | 0x80)
-        value >>= 7
-    out.append(value)
-    return bytes(out)
