@@ -40,8 +40,9 @@ from wirescan.kafka.client.connection import (
     greet,
     make_connect_error,
 )
-from wirescan.kafka.client.decode import Decoding, plan
+from wirescan.kafka.client.decode import Decoding
 from wirescan.kafka.client.effects import SIDE_BY_SIDE, Node
+from wirescan.kafka.client.fetch_bounds import resolve_ranges
 from wirescan.kafka.client.fetch_ranges import (
     EMPTY_ANSWERS,
     FetchRange,
@@ -100,6 +101,20 @@ def pass_on(node, api, data):
 def make_question(size, **options):
     """Return a question that asks for at most `size` bytes at a time."""
     return Question(max_bytes=size, partition_bytes=size, **options)
+
+
+def resolve_all(cluster, isolation):
+    """Return the operation that resolves the ranges of all partitions of `orders`."""
+    return resolve_ranges(
+        cluster,
+        "orders",
+        partitions=None,
+        start="earliest",
+        stop="latest",
+        start_time=None,
+        stop_time=None,
+        isolation=isolation,
+    )
 
 
 def make_control_batch(offset, key, **options):
@@ -772,16 +787,7 @@ def test_aborted_records_are_not_fetched(most):
     question = make_question(most, isolation="read_committed")
     ranges = run(
         fake,
-        plan(
-            make_client_cluster(fake),
-            "orders",
-            None,
-            "earliest",
-            "latest",
-            None,
-            None,
-            "read_committed",
-        ),
+        resolve_all(make_client_cluster(fake), isolation="read_committed"),
     )
     assert ranges == [FetchRange("orders", 0, 0, 23)]
     committed = [*range(5, 15), *range(17, 22)]
@@ -927,15 +933,15 @@ def plan_ranges(
 ):
     ranges = run(
         fake,
-        plan(
+        resolve_ranges(
             make_client_cluster(fake),
             "orders",
-            partitions,
-            start,
-            stop,
-            start_time,
-            stop_time,
-            isolation,
+            partitions=partitions,
+            start=start,
+            stop=stop,
+            start_time=start_time,
+            stop_time=stop_time,
+            isolation=isolation,
         ),
     )
     return [(planned.partition, planned.start, planned.stop) for planned in ranges]
@@ -1672,9 +1678,7 @@ def make_followers_lag(fake, count, end=10):
 def test_a_high_watermark_that_lags_is_not_the_end(isolation):
     fake = make_cluster()
     driver, cluster = FakeDriver(fake), make_client_cluster(fake)
-    (fetch_range,) = driver.run(
-        plan(cluster, "orders", None, "earliest", "latest", None, None, isolation)
-    )
+    (fetch_range,) = driver.run(resolve_all(cluster, isolation))
     question = Question(isolation=isolation)
     make_followers_lag(fake, EMPTY_ANSWERS + 2)
     pieces = driver.iterate(read_range(cluster, fetch_range, question, Limits(), "strict"))

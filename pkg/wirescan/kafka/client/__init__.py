@@ -27,8 +27,8 @@ The files of this layer:
     partitioners.py     the partition of each record; partitioner.pyx has the hashes of keys
     topic_batches.py    the records of topics as Arrow
     topic_ranges.py     the offset ranges of topics that are fetched
-    decode.py           plan(...): the offset ranges that the arguments of `fetch` name;
-                        Decoding.make_part(answer): a Part, which holds tables
+    fetch_bounds.py     resolve_ranges(...): the offset ranges that the arguments of `fetch` name
+    decode.py           Decoding.make_part(answer): a Part, which holds tables
     prefetch.py         Parts: ranges of a topic, which threads read ahead of the caller
 
 **Connection** (connection.py) is the state of one connection, without the socket.

@@ -8,8 +8,9 @@ from collections.abc import AsyncIterator, Iterable, Sequence
 from contextlib import aclosing
 from typing import Any
 
-from wirescan.kafka.client.decode import PARTS_AHEAD, Bound, FetchJob, Part
+from wirescan.kafka.client.decode import PARTS_AHEAD, FetchJob, Part
 from wirescan.kafka.client.effects import Operation
+from wirescan.kafka.client.fetch_bounds import Bound
 from wirescan.kafka.client.fetch_ranges import FetchRange
 from wirescan.kafka.client.operations import Operations
 from wirescan.kafka.client.transports import TransportDriver

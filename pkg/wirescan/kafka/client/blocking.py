@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Generator, Iterable, Sequence
 from typing import Any
 
-from wirescan.kafka.client.decode import Bound
 from wirescan.kafka.client.effects import Operation, Result
+from wirescan.kafka.client.fetch_bounds import Bound
 from wirescan.kafka.client.operations import Operations
 from wirescan.kafka.client.prefetch import Parts
 from wirescan.kafka.client.sockets import SocketDriver

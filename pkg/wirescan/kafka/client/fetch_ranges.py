@@ -215,7 +215,10 @@ def fetch_once(
 
 @dataclass(frozen=True)
 class FetchRange:
-    """The offsets of a partition from `start` to `stop`, exclusive.
+    """The offsets of a partition from `start` to `stop`, exclusive, that one fetch reads.
+
+    Nothing is checked: offsets that a broker reported may be wrong. `topic_ranges.OffsetRange` is
+    the checked range of a plan.
 
     reaches_stop: whether the log is known to reach `stop`.
     """

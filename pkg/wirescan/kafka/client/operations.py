@@ -12,8 +12,9 @@ from wirescan.core.arguments import to_tls_context
 from wirescan.frames.errors import check_mode
 from wirescan.frames.limits import Limits
 from wirescan.kafka.client.cluster import Cluster, Metadata, Retries, TopicPartition, parse_nodes
-from wirescan.kafka.client.decode import Bound, Decoding, FetchJob, plan
+from wirescan.kafka.client.decode import Decoding, FetchJob
 from wirescan.kafka.client.effects import Operation, Result
+from wirescan.kafka.client.fetch_bounds import Bound, resolve_ranges
 from wirescan.kafka.client.fetch_ranges import (
     HEADROOM,
     Fetched,
@@ -273,7 +274,14 @@ class Operations:
             verify=check and errors != "strict",
         )
         decoding = Decoding(isolation, records, errors, check, self.limits)
-        planning = plan(
-            self.cluster, topic, partitions, start, stop, start_time, stop_time, isolation
+        planning = resolve_ranges(
+            self.cluster,
+            topic,
+            partitions=partitions,
+            start=start,
+            stop=stop,
+            start_time=start_time,
+            stop_time=stop_time,
+            isolation=isolation,
         )
         return FetchJob(self.cluster, question, decoding, side_by_side), planning

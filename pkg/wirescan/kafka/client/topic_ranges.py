@@ -41,7 +41,10 @@ class ClusterAddress:
 
 @dataclass(frozen=True)
 class OffsetRange:
-    """The offsets of a partition from `start` to `stop`, exclusive.
+    """The offsets of a partition from `start` to `stop`, exclusive, as a plan has them.
+
+    It is checked, may be cut for tasks, and says what of it the log does not have.
+    `fetch_ranges.FetchRange` is what a fetch reads, as brokers reported it.
 
     deleted: how many offsets that were asked for are before the start of the log by now.
     ahead: how far the start that was asked for is after the end of the log.
