@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import NamedTuple
 
 import numpy as np
 
@@ -46,46 +47,99 @@ def pair_publications(
     envelopes = open_envelopes(frames, errors="mark", limits=limits)
     messages = open_messages(envelopes, errors="mark", limits=limits)
     acks = open_acks(envelopes, errors="mark", limits=limits)
-    message_frames = envelopes["parent"][messages["parent"]]
-    ack_frames = envelopes["parent"][acks["parent"]]
     is_published = ~messages.bad & (messages["kind"] == Kind.PUBLISH)
-    requests = np.flatnonzero(is_published & (messages["ack_inbox_size"] > 0))
-    replies = np.flatnonzero(~acks.bad & answers.is_new[ack_frames])
-    request_frames = message_frames[requests].astype(np.int64)
-    reply_frames = ack_frames[replies].astype(np.int64)
+    requests = _select(messages, envelopes, is_published & (messages["ack_inbox_size"] > 0))
+    ack_frames = envelopes["parent"][acks["parent"]]
+    replies = _select(acks, envelopes, ~acks.bad & answers.is_new[ack_frames])
+    is_awaited = requests.read("ack_policy") != AckPolicy.NONE
+    found = _find_acks(asked, answers, requests, replies, is_awaited)
+    return PairedFrames(
+        requests.frames,
+        select_responses(found, replies.frames),
+        _make_exchange_rows(frames, requests, replies, found),
+        is_awaited=is_awaited,
+    )
+
+
+class _Selected(NamedTuple):
+    """Some frames in envelopes, and the messages of NATS that the envelopes are in.
+
+    table: has these frames, and others.
+    numbers: int64 array, their row numbers in `table`.
+    frames: int64 array, the row number of the message of NATS of each.
+    """
+
+    table: FrameTable
+    numbers: np.ndarray
+    frames: np.ndarray
+
+    def read(self, name: str) -> np.ndarray:
+        """Return a column of these frames."""
+        column: np.ndarray = self.table[name][self.numbers]
+        return column
+
+
+def _select(table: FrameTable, envelopes: FrameTable, is_selected: np.ndarray) -> _Selected:
+    """Return some frames of a table that was opened from envelopes."""
+    numbers = np.flatnonzero(is_selected)
+    frames = envelopes["parent"][table["parent"][numbers]].astype(np.int64)
+    return _Selected(table, numbers, frames)
+
+
+def _find_acks(
+    asked: SentFrames,
+    answers: SentFrames,
+    requests: _Selected,
+    replies: _Selected,
+    is_awaited: np.ndarray,
+) -> np.ndarray:
+    """Return for each request the place of its ack among the replies, or NO_RESPONSE.
+
+    is_awaited: bool array, the requests that want an ack.
+    """
     ids, ack_ids = number_values(
-        (messages, requests, "correlation_id"), (acks, replies, "correlation_id")
+        (requests.table, requests.numbers, "correlation_id"),
+        (replies.table, replies.numbers, "correlation_id"),
     )
     inboxes, subjects = number_values(
-        (messages, requests, "ack_inbox"), (frames, reply_frames, "subject")
+        (requests.table, requests.numbers, "ack_inbox"), (asked.table, replies.frames, "subject")
     )
     sides = asked.is_to_server.astype(np.int64)
     keys = _number_rows(
-        np.stack([sides[request_frames], inboxes, ids], 1),
-        np.stack([1 - sides[reply_frames], subjects, ack_ids], 1),
+        np.stack([sides[requests.frames], inboxes, ids], 1),
+        np.stack([1 - sides[replies.frames], subjects, ack_ids], 1),
     )
-    expecting = np.flatnonzero(messages["ack_policy"][requests] != AckPolicy.NONE)
-    found = np.full(len(requests), NO_RESPONSE, np.int64)
+    count = len(requests.numbers)
+    expecting = np.flatnonzero(is_awaited)
+    found = np.full(count, NO_RESPONSE, np.int64)
     found[expecting] = pair_in_order(
-        keys[: len(requests)][expecting],
-        asked.last_packet[request_frames[expecting]],
-        keys[len(requests) :],
-        answers.packet[reply_frames],
+        keys[:count][expecting],
+        asked.last_packet[requests.frames[expecting]],
+        keys[count:],
+        answers.packet[replies.frames],
     )
-    is_answered = found != NO_RESPONSE
-    rows = make_rows(EXCHANGE_COLUMNS, frames, request_frames)
-    copy_places(rows, frames, request_frames, "subject")
+    return found
+
+
+def _make_exchange_rows(
+    frames: FrameTable, requests: _Selected, replies: _Selected, found: np.ndarray
+) -> np.ndarray:
+    """Return the rows of the exchanges, one for each request.
+
+    frames: the messages of NATS. found: the result of `_find_acks`.
+    """
+    rows = make_rows(EXCHANGE_COLUMNS, frames, requests.frames)
+    copy_places(rows, frames, requests.frames, "subject")
     rows["offset"] = NO_OFFSET
-    rows["ack_policy"] = messages["ack_policy"][requests]
+    rows["ack_policy"] = requests.read("ack_policy")
+    is_answered = found != NO_RESPONSE
     for name in ("offset", "ack_error"):
-        rows[name][is_answered] = acks[name][replies[found[is_answered]]]
+        rows[name][is_answered] = replies.read(name)[found[is_answered]]
     # The bytes of an envelope are those of its message of NATS, in the same buffer.
-    distance = messages["start"][requests] - frames["start"][request_frames]
-    rows["correlation_id_at"] = messages["correlation_id_at"][requests] + distance
-    rows["correlation_id_size"] = messages["correlation_id_size"][requests]
-    responses = select_responses(found, reply_frames)
-    is_awaited = messages["ack_policy"][requests] != AckPolicy.NONE
-    return PairedFrames(request_frames, responses, rows, is_awaited=is_awaited)
+    distance = requests.read("start") - frames["start"][requests.frames]
+    rows["correlation_id_at"] = requests.read("correlation_id_at") + distance
+    rows["correlation_id_size"] = requests.read("correlation_id_size")
+    return rows
 
 
 def _number_rows(requests: np.ndarray, replies: np.ndarray) -> np.ndarray:
