@@ -16,7 +16,8 @@ from bench.timing import Contender, Times, interleave, read_cpu_of_children, tim
 from bench.workloads import records_and_events
 from wirescan import spark as wirescan_spark
 from wirescan.export.batches import iter_batches
-from wirescan.reading import chunked as pieces
+from wirescan.reading.chunked import iter_tables
+from wirescan.reading.chunks import read_chunks
 
 SEGMENTS = 3
 FULL = {"batches": 13_021, "rounds": 9, "slow_rounds": 2}  # 5,000,064 records
@@ -173,16 +174,12 @@ def report_shares(
 
     reading = used(
         lambda: [
-            len(chunk)
-            for path in files
-            for chunk in pieces.read_chunks(path, 0, os.path.getsize(path))
+            len(chunk) for path in files for chunk in read_chunks(path, 0, os.path.getsize(path))
         ]
     )
     tables = used(
         lambda: [
-            len(chunk)
-            for path in files
-            for chunk in pieces.iter_tables(path, format="kafka.records")
+            len(chunk) for path in files for chunk in iter_tables(path, format="kafka.records")
         ]
     )
     batches = used(

@@ -28,7 +28,7 @@ from wirescan.export.lazy_sources.polars_predicates import decode_predicate
 from wirescan.frames import to_arrow
 from wirescan.frames.registry import format_of
 from wirescan.kafka import Record, encode_batch
-from wirescan.reading import chunked
+from wirescan.reading import chunks
 from wirescan.reading.filters import apply_filters, check_filters
 
 RECORDS = format_of("kafka.records")
@@ -81,16 +81,16 @@ def make_dataset(source, columns=COLUMNS, errors="mark", format="kafka.records")
 
 @pytest.fixture
 def bytes_read(monkeypatch):
-    """A list of the sizes of the pieces that are read."""
+    """A list of the sizes of the chunks that are read."""
     sizes = []
-    read = chunked.read_piece
+    read = chunks.read_chunk
 
     def read_and_count(*arguments, **options):
-        piece = read(*arguments, **options)
-        sizes.append(len(piece))
-        return piece
+        chunk = read(*arguments, **options)
+        sizes.append(len(chunk))
+        return chunk
 
-    monkeypatch.setattr(chunked, "read_piece", read_and_count)
+    monkeypatch.setattr(chunks, "read_chunk", read_and_count)
     return sizes
 
 

@@ -23,8 +23,8 @@ from wirescan.files.source import (
     open_ranges,
     read_range,
 )
-from wirescan.reading import chunked as pieces
 from wirescan.reading import splits as partition
+from wirescan.reading.chunked import iter_tables
 
 ORDERS = CORPUS / "kafka" / "orders-0"
 
@@ -164,7 +164,7 @@ def test_an_object_is_opened_once_for_all_ranges(objects):
     assert data == [raw[:10], b"", b"", raw[100:5000], raw[-3:], b"", b""]
     assert [request.split()[0] for request in requests] == ["HEAD", "GET", "GET", "GET", "HEAD"]
     tables, requests = objects.record_requests(
-        lambda: list(pieces.iter_tables(url, format="kafka.records", piece=16 << 10))
+        lambda: list(iter_tables(url, format="kafka.records", piece=16 << 10))
     )
     assert sum(map(len, tables)) == len(kafka.records(kafka.scan(path)))
     assert sum(request.startswith("HEAD") for request in requests) <= 3
@@ -203,9 +203,9 @@ def test_objects_are_cut_by_their_index_files(objects, folder, format):
     tables = (
         table
         for piece in slices
-        for table in pieces.iter_tables(piece.path, piece.start, piece.stop, format=format)
+        for table in iter_tables(piece.path, piece.start, piece.stop, format=format)
     )
-    assert sum(map(len, tables)) == sum(map(len, pieces.iter_tables(str(segment), format=format)))
+    assert sum(map(len, tables)) == sum(map(len, iter_tables(str(segment), format=format)))
 
 
 @s3

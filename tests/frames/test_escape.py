@@ -19,7 +19,7 @@ from wirescan.kafka.client.connection import make_connect_error, make_connection
 from wirescan.kafka.client.effects import Node
 from wirescan.kafka.client.sasl import login
 from wirescan.kafka.protocol.error_codes import BrokerError
-from wirescan.reading.chunked import read_pieces
+from wirescan.reading.chunks import read_open_file
 from wirescan.reading.growing import Tail
 from wirescan.reading.splits import Plan, Slice
 
@@ -93,7 +93,7 @@ def test_names_of_files_are_escaped(tmp_path, caplog):
         MappedFile(name, 1000)
     assert is_safe(str(caught.value))
     with pytest.raises(EOFError, match="was cut") as caught:
-        list(read_pieces(lambda start, stop: memoryview(b""), name, 0, 9, 9))
+        list(read_open_file(lambda start, stop: memoryview(b""), name, 0, 9, 9))
     assert is_safe(str(caught.value))
     Tail([name], "kafka.records", lossless=False)._report_loss(EOFError(name))
     assert is_safe(caplog.messages[-1])

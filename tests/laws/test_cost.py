@@ -71,7 +71,7 @@ class TestRows:
         path.write_bytes(
             make_zstd_batches(8, 1000) + make_zstd_batches(1, 5000)
         )  # the last one is too large
-        monkeypatch.setattr("wirescan.reading.chunked.ROW_BYTES", 200_000)
+        monkeypatch.setattr("wirescan.reading.nested_groups.ROW_BYTES", 200_000)
         tables = list(iter_tables(str(path), format="kafka.records"))
         assert sum(map(len, tables)) == 13_000
         assert all(table.rows.nbytes <= 200_000 or len(table.outer) == 1 for table in tables)
@@ -80,7 +80,7 @@ class TestRows:
         path = tmp_path / f"{0:020}.log"
         large = make_zstd_batches(1, 5000)  # alone it is too large for a group, and is read
         path.write_bytes(large + bytes(kafka.encode_batch([b"small"])) * 2000)
-        monkeypatch.setattr("wirescan.reading.chunked.ROW_BYTES", 200_000)
+        monkeypatch.setattr("wirescan.reading.nested_groups.ROW_BYTES", 200_000)
         tables = list(iter_tables(str(path), format="kafka.records"))
         assert sum(map(len, tables)) == 7000
         assert len(tables) < 100

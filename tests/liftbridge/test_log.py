@@ -23,8 +23,8 @@ from tests.support.paths import CORPUS
 from wirescan import Fault, FrameError, Limits, liftbridge
 from wirescan.liftbridge import CommitLog, files
 from wirescan.liftbridge.log import commit_log, index_files, segment
-from wirescan.reading import chunked as pieces
 from wirescan.reading import splits as partition
+from wirescan.reading.chunked import iter_tables
 from wirescan.seglog import segments as seglog
 
 DIRECTORIES = sorted({path.parent for path in (CORPUS / "liftbridge").rglob("*.log")})
@@ -513,9 +513,7 @@ def test_boundaries_are_starts_of_entries(tmp_path_factory, data, parts_of, size
     tables = [
         table
         for start, stop in slices
-        for table in pieces.iter_tables(
-            path, start, stop, format="liftbridge.entries", errors="skip"
-        )
+        for table in iter_tables(path, start, stop, format="liftbridge.entries", errors="skip")
     ]
     offsets = [offset for table in tables for offset in table["offset"].tolist()]
     whole = liftbridge.entries(raw, errors="skip")["offset"].tolist()

@@ -14,7 +14,7 @@ from wirescan.files.source import expand
 from wirescan.frames.limits import Limits
 from wirescan.nats.files import FILES, find_boundaries
 from wirescan.nats.scan import scan_stream
-from wirescan.reading import chunked as pieces
+from wirescan.reading.chunked import iter_tables
 
 FRAMES = [
     make_line(b"PING"),
@@ -57,9 +57,7 @@ def test_boundaries_are_starts_of_frames(tmp_path_factory, frames, size, piece, 
     tables = [
         table
         for start, stop in zip(bounds, bounds[1:])
-        for table in pieces.iter_tables(
-            str(path), start, stop, format="nats.messages", errors="mark"
-        )
+        for table in iter_tables(str(path), start, stop, format="nats.messages", errors="mark")
     ]
     whole = nats.scan(path, errors="mark")
     assert sum(map(len, tables)) == len(whole)

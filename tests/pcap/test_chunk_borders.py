@@ -149,7 +149,14 @@ def read_chunks(raw, name, borders):
     chunks = [raw[start:stop] for start, stop in zip(cuts, cuts[1:])]
     format = format_of("kafka.responses?capture=true" if name == "kafka.responses" else name)
     tables = scan_nested(
-        chunks, format, errors="mark", check=True, limits=Limits(), source=None, offset=0, tail=True
+        chunks,
+        format,
+        errors="mark",
+        check=True,
+        limits=Limits(),
+        source=None,
+        offset=0,
+        allow_cut=True,
     )
     return sorted(repr(row) for table in tables if len(table) for row in list_values(table))
 

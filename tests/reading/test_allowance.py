@@ -17,8 +17,9 @@ from wirescan.core.fault import Fault
 from wirescan.export.parquet import convert
 from wirescan.frames.codecs import compress
 from wirescan.reading.allowance import FIRST_BYTES, PAIR_COST, ROW_COST, ROWS_PER_BYTE, Allowance
-from wirescan.reading.chunked import INFLATED, ROW_BYTES, iter_tables
+from wirescan.reading.chunked import iter_tables
 from wirescan.reading.growing import Tail
+from wirescan.reading.nested_groups import INFLATED, ROW_BYTES
 
 LOG = f"{0:020}.log"
 MILLION = 1_000_000
@@ -255,10 +256,10 @@ def test_parquet_ends_with_an_error(hostile_log, tmp_path):
 
 
 def test_growing_files_end_with_an_error(hostile_log):
-    tail = Tail([hostile_log], "kafka.records", errors="mark")
-    [[part]] = tail.plan_tasks({}, tail.find_latest({}))
+    growing = Tail([hostile_log], "kafka.records", errors="mark")
+    [[part]] = growing.plan_tasks({}, growing.find_latest({}))
     with pytest.raises(ExpansionError):
-        list(tail.read_tables(part))
+        list(growing.read_tables(part))
 
 
 @pytest.mark.parametrize("codec", ["gzip", "zstd"])

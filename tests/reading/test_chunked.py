@@ -1,4 +1,4 @@
-"""Files in pieces: what one scan of the whole finds, in memory that does not grow."""
+"""Files in chunks: what one scan of the whole finds, in memory that does not grow."""
 
 from __future__ import annotations
 
@@ -12,8 +12,11 @@ from wirescan import Fault, FrameError, Limits, kafka
 from wirescan.export.batches import iter_batches
 from wirescan.export.parquet import convert
 from wirescan.frames.registry import format_of
-from wirescan.reading import chunked as pieces
+from wirescan.reading import nested_groups
 from wirescan.reading.allowance import Allowance
+from wirescan.reading.chunked import iter_tables, scan_outermost
+from wirescan.reading.chunks import open_chunks
+from wirescan.reading.nested_groups import open_nested
 from wirescan.reading.splits import plan
 
 BATCHES = format_of("kafka.batches")
@@ -25,20 +28,20 @@ def make_batch(first: int, *, value: bytes = b"value", **options) -> bytes:
 
 
 def cut(data: bytes, size: int):
-    """Return the pieces of data as an iterator, which is read once."""
+    """Return the chunks of data as an iterator, which is read once."""
     return (data[i : i + size] for i in range(0, len(data), size))
 
 
 def open_local(data: bytes, size: int):
-    """Return the pieces of data as those of a local file, which may begin with a cut frame."""
-    return pieces.open_chunks(data, 0, None, size).pieces
+    """Return the chunks of data as those of a local file, which may begin with a cut frame."""
+    return open_chunks(data, 0, None, size).chunks
 
 
-def scan_in_pieces(data: bytes, size: int, limits: Limits = Limits(), split=cut):
+def scan_in_chunks(data: bytes, size: int, limits: Limits = Limits(), split=cut):
     """Return (good frames, bad bytes, end, stop's fault) of data; rows and tail cover it."""
     good, bad, at = [], 0, 0
     parts = split(data, size)
-    for table in pieces.scan_outermost(parts, BATCHES, errors="mark", limits=limits):
+    for table in scan_outermost(parts, BATCHES, errors="mark", limits=limits):
         columns = (table.positions, table["size"], table["fault"])
         for start, length, fault in zip(*(column.tolist() for column in columns)):
             assert start == at, "a byte is not covered, or twice"
@@ -51,7 +54,7 @@ def scan_in_pieces(data: bytes, size: int, limits: Limits = Limits(), split=cut)
 
 @pytest.mark.parametrize("split", [cut, open_local])
 @pytest.mark.parametrize("size", [64, 333, 1000, 4096, 1 << 20])
-def test_pieces_find_what_one_scan_finds(size, split):
+def test_chunks_find_what_one_scan_finds(size, split):
     draw = random.Random(size)
     data = b"".join(make_batch(10 * i, codec=["none", "lz4", "none"][i % 3]) for i in range(12))
     inputs = [
@@ -73,7 +76,7 @@ def test_pieces_find_what_one_scan_finds(size, split):
     for raw in inputs:
         table = kafka.scan(raw, errors="mark")
         fine = table.where(~table.bad)
-        good, bad, end, fault = scan_in_pieces(raw, size, split=split)
+        good, bad, end, fault = scan_in_chunks(raw, size, split=split)
         assert good == list(zip(fine["start"].tolist(), fine["size"].tolist()))
         assert (end, fault) == (table.stop.offset, table.stop.fault)
         assert bad == int(table["size"][table.bad].sum())
@@ -88,7 +91,7 @@ def test_a_local_file_is_read_without_joining_frames(tmp_path, monkeypatch, mapp
     counted = []
     monkeypatch.setattr(Allowance, "count_read", lambda self, count: counted.append(count))
     size = 8 * len(make_batch(0)) + 7
-    read = pieces.iter_tables(str(path), format="kafka.records", piece=size, mapped=mapped)
+    read = iter_tables(str(path), format="kafka.records", piece=size, mapped=mapped)
     tables = list(read)
     assert sum(map(len, tables)) == 400
     assert {len(table.outer.buffers) for table in tables} == {1}
@@ -100,7 +103,7 @@ def test_a_local_file_is_read_without_joining_frames(tmp_path, monkeypatch, mapp
     large = make_batch(0, value=bytes(1000))
     path.write_bytes(large + data)
     counted.clear()
-    (first, *_) = pieces.iter_tables(str(path), format="kafka.records", piece=size, mapped=mapped)
+    (first, *_) = iter_tables(str(path), format="kafka.records", piece=size, mapped=mapped)
     assert len(first.outer.buffers) == 2, "a frame that fills a piece is joined"
     assert sum(counted) == len(large + data)
 
@@ -115,7 +118,7 @@ def test_repeated_bytes_count_when_they_are_first_read(tmp_path):
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(Allowance, "count_read", lambda self, count: read.append(count))
         options = {"format": "kafka.batches", "piece": len(zeros) + 1000}
-        tables = pieces.iter_tables(str(path), **options)
+        tables = iter_tables(str(path), **options)
         assert len(next(tables)) == 1
         assert read == [len(zeros) + 1000]
 
@@ -123,17 +126,17 @@ def test_repeated_bytes_count_when_they_are_first_read(tmp_path):
 def test_sizes_and_positions_may_be_integers_of_numpy():
     raw = make_batch(0) * 300
     options = {"format": "kafka.batches", "piece": np.int16(20_000)}
-    tables = pieces.iter_tables(raw, np.int16(0), np.int32(len(raw)), **options)
+    tables = iter_tables(raw, np.int16(0), np.int32(len(raw)), **options)
     assert sum(map(len, tables)) == 300
     with pytest.raises(TypeError):
-        list(pieces.iter_tables(raw, format="kafka.batches", piece=1.5))
+        list(iter_tables(raw, format="kafka.batches", piece=1.5))
 
 
 def test_a_gap_larger_than_any_frame_is_passed_in_bounded_memory():
     noise = random.Random(3).randbytes(40_000)
     claim = b"\0" * 7 + b"\x01" + b"\x7f\xff\xff\xff"  # an offset, and a length of 2 GiB
     data = make_batch(0) + noise + make_batch(10) + bytes(40_000) + make_batch(20) + claim + noise
-    good, _, _, _ = scan_in_pieces(data, 1024, Limits(frame=4096))
+    good, _, _, _ = scan_in_chunks(data, 1024, Limits(frame=4096))
     assert [start for start, _ in good] == [
         0,
         len(make_batch(0)) + 40_000,
@@ -149,7 +152,7 @@ def test_every_batch_is_in_a_table_with_records_or_without(tmp_path, errors, pie
     path.write_bytes(
         empty + make_batch(0) + empty + empty + make_batch(10, codec="zstd") + make_batch(20)[:-1]
     )
-    tables = list(pieces.iter_tables(str(path), format="kafka.records", piece=piece, errors=errors))
+    tables = list(iter_tables(str(path), format="kafka.records", piece=piece, errors=errors))
     assert (
         sum(len(table) for table in tables) == 20 and sum(len(table.outer) for table in tables) == 5
     )
@@ -161,18 +164,18 @@ def test_the_last_table_says_why_it_stopped(errors):
     data = make_batch(0) + make_batch(10)
     for tail, fault in (b"", Fault.OK), (data[:50], Fault.SHORT), (bytes(5000), Fault.ZEROS):
         parts = (data + tail)[:100], (data + tail)[100:]
-        *_, last = pieces.scan_outermost(parts, BATCHES, errors=errors)
+        *_, last = scan_outermost(parts, BATCHES, errors=errors)
         assert (last.stop.fault, last.tail) == (fault, tail)
         if tail and errors == "strict":
             with pytest.raises(FrameError, match="BAD_LENGTH"):
-                list(pieces.scan_outermost(parts, BATCHES, errors=errors, tail=False))
+                list(scan_outermost(parts, BATCHES, errors=errors, allow_cut=False))
 
 
 @pytest.mark.parametrize("errors", ["strict", "mark", "skip"])
 def test_frames_that_inflate_to_more_than_fits_are_opened_apart(monkeypatch, errors):
-    monkeypatch.setattr(pieces, "INFLATED", 100_000)
+    monkeypatch.setattr(nested_groups, "INFLATED", 100_000)
     data = b"".join(make_batch(10 * i, codec="zstd", value=b"x" * 6000) for i in range(8))
-    tables = list(pieces.open_nested(kafka.scan(data), format_of("kafka.records"), errors=errors))
+    tables = list(open_nested(kafka.scan(data), format_of("kafka.records"), errors=errors))
     assert sum(map(len, tables)) == 80 and not any(table.bad.any() for table in tables)
     assert len(tables) > 3 and Fault.TOO_LARGE not in np.concatenate(
         [table["fault"] for table in tables]
@@ -184,7 +187,7 @@ def test_frames_around_one_that_is_too_large_are_opened_together(errors):
     data = [make_batch(10 * i, codec="gzip") for i in range(300)]
     data[50] = data[200] = make_batch(0, codec="gzip", value=b"x" * 20_000)
     tables = list(
-        pieces.open_nested(
+        open_nested(
             kafka.scan(b"".join(data)),
             format_of("kafka.records"),
             errors=errors,
@@ -203,7 +206,7 @@ def test_a_pipe_has_no_parts(tmp_path):
     for call in (
         lambda: plan(tmp_path / "pipe.log", "kafka.records"),
         lambda: convert(tmp_path / "pipe.log", tmp_path / "out", "kafka.records"),
-        lambda: list(pieces.iter_tables(str(tmp_path / "pipe.log"), format="kafka.batches")),
+        lambda: list(iter_tables(str(tmp_path / "pipe.log"), format="kafka.batches")),
     ):
         with pytest.raises(OSError, match="not a regular file"):
             call()
@@ -214,4 +217,4 @@ def test_no_part_of_a_file_is_refused(tmp_path):
     path.write_bytes(bytes(100))
     for start, stop, piece in ((0, 50, 0), (0, 50, -1), (60, 50, 10), (0, -5, 10), (101, None, 10)):
         with pytest.raises(ValueError, match="no part of a file"):
-            list(pieces.iter_tables(str(path), start, stop, piece=piece, format="kafka.batches"))
+            list(iter_tables(str(path), start, stop, piece=piece, format="kafka.batches"))

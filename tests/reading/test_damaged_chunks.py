@@ -244,7 +244,7 @@ def test_a_file_with_long_gaps_in_pieces(name, tmp_path):
 def test_a_growing_file_with_long_gaps(name, tmp_path, monkeypatch):
     """The rows of all parts are those of a whole scan, however the file grew."""
     chance = random.Random(name)
-    monkeypatch.setattr("wirescan.reading.growing.PIECE", 100)
+    monkeypatch.setattr("wirescan.reading.growing.CHUNK_BYTES", 100)
     outermost = PACKAGES[name].formats[0]
     for number, longest in enumerate((64, 256)):
         options = dict(errors="mark", limits=Limits(frame=longest))

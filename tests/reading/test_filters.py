@@ -22,8 +22,7 @@ from wirescan import Fault, FrameError, kafka, lumberjack
 from wirescan.export.batches import iter_batches
 from wirescan.frames.columns import RESERVED, list_computed, list_places
 from wirescan.frames.registry import format_of
-from wirescan.reading import chunked as pieces
-from wirescan.reading import filters
+from wirescan.reading import filters, nested_groups
 from wirescan.reading.chunked import iter_tables
 from wirescan.reading.filters import Filter, check_filters, prune_file
 
@@ -252,7 +251,7 @@ def test_damage_that_no_wanted_row_is_in_is_not_met(tmp_path):
     limits = wirescan.Limits(inflated=1000)  # the second batch cannot be opened
 
     def read(*asked, **options):
-        tables = pieces.iter_tables(
+        tables = iter_tables(
             str(path), format="kafka.records", filters=asked, limits=limits, **options
         )
         return [offset for table in tables for offset in table["offset"].tolist()]
@@ -277,13 +276,13 @@ def test_damage_that_no_wanted_row_is_in_is_not_met(tmp_path):
 def test_frames_that_are_too_large_together_are_opened_apart_before_they_are_filtered(
     tmp_path, monkeypatch
 ):
-    monkeypatch.setattr(pieces, "INFLATED", 100_000)
+    monkeypatch.setattr(nested_groups, "INFLATED", 100_000)
     path = tmp_path / "a.log"
     path.write_bytes(
         b"".join(make_batch(10 * i, codec="zstd", value=b"x" * 6000) for i in range(8))
     )
     for errors in ("strict", "mark", "skip"):
-        tables = pieces.iter_tables(
+        tables = iter_tables(
             str(path), format="kafka.records", errors=errors, filters=[("fault", "==", 0)]
         )
         assert sum(map(len, tables)) == 80
@@ -292,7 +291,7 @@ def test_frames_that_are_too_large_together_are_opened_apart_before_they_are_fil
 def list_positions(
     path: Path, format: str, asked: list, start: int = 0, stop: int | None = None
 ) -> list:
-    tables = pieces.iter_tables(str(path), start, stop, format=format, filters=asked)
+    tables = iter_tables(str(path), start, stop, format=format, filters=asked)
     return [
         row for table in tables for row in zip(table.positions.tolist(), table["offset"].tolist())
     ]
@@ -410,18 +409,12 @@ def test_a_file_by_its_name(tmp_path):
         [("_file", "ends_with", "b.log")],
         [("_file", "is_null")],
     ):
-        assert (
-            sum(map(len, pieces.iter_tables(str(path), format="kafka.records", filters=asked))) == 0
-        )
+        assert sum(map(len, iter_tables(str(path), format="kafka.records", filters=asked))) == 0
         assert prune_file(
             str(path), "kafka.records", check_filters(asked, "kafka.records"), "mark"
         ) == (0, 0)
     with pytest.raises(FrameError, match="NOT_A_FRAME.*a.log"):
-        list(
-            pieces.iter_tables(
-                str(path), format="kafka.records", filters=[("_file", "in", [str(path)])]
-            )
-        )
+        list(iter_tables(str(path), format="kafka.records", filters=[("_file", "in", [str(path)])]))
 
 
 # ---- values

@@ -138,8 +138,10 @@ def test_parts_of_growing_files_stop_before_a_frame_above_the_limit(capture, for
     plain = Tail([path], format, size=1_000)
     end = plain.find_latest(START)
     for frame, is_cut in ((largest, True), (largest - 1, False)):
-        tail = Tail([path], format, errors="skip", size=1_000, limits=Limits(frame=frame))
-        parts = [part for task in tail.plan_tasks(START, end) for part in task]
+        growing = Tail(
+            [path], format, errors="skip", size=1_000, limits=Limits(frame=frame)
+        )
+        parts = [part for task in growing.plan_tasks(START, end) for part in task]
         assert (max(part.start for part in parts) > at) == is_cut
         assert parts[-1].stop == os.path.getsize(path)
 

@@ -9,7 +9,7 @@ import wirescan
 from tests.spark.records import make_batch, read_expected_rows
 from wirescan import FrameError, Limits, kafka
 from wirescan.core.loop import HEAD
-from wirescan.reading import chunked
+from wirescan.reading import nested_groups
 from wirescan.spark import frame_mapping as mapping
 from wirescan.spark import map_frames
 from wirescan.spark.frame_mapping import read_values
@@ -187,7 +187,7 @@ def test_decompressed_bytes_are_bounded(monkeypatch, format, errors):
     assert {number for _, number in frames_of(whole)} >= filled - {20, 21}
     is_inner = format != "kafka.batches"
     limit = max(max(size for *_, size in whole) // 5, 1)
-    monkeypatch.setattr(chunked, "INFLATED", limit)
+    monkeypatch.setattr(nested_groups, "INFLATED", limit)
     parts = read_tables()
     assert (len(parts) > 4) == is_inner
     assert all(size <= limit for *_, size in parts)
@@ -222,8 +222,8 @@ def test_errors_name_the_value(monkeypatch):
     bad[-1] ^= 1
     values = pa.array([make_batch(0, 30, "zstd")] * 9 + [None, make_batch(0, 2) + bad], pa.binary())
     limited = Reading("kafka.records", limits=Limits(rows=10))
-    for inflated in (chunked.INFLATED, 1_000):
-        monkeypatch.setattr(chunked, "INFLATED", inflated)
+    for inflated in (nested_groups.INFLATED, 1_000):
+        monkeypatch.setattr(nested_groups, "INFLATED", inflated)
         with pytest.raises(FrameError, match="BAD_CHECKSUM") as caught:
             list(read_values(values, Reading("kafka.records"), first=100, name_value=str))
         assert caught.value.source == "110"

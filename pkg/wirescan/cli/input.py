@@ -22,7 +22,7 @@ from wirescan.cli.foreign_files import (
 from wirescan.files.source import URL, get_size, read_range, read_some
 from wirescan.files.translated import find_translator
 from wirescan.reading.allowance import Allowance
-from wirescan.reading.chunked import PIECE, read_chunks
+from wirescan.reading.chunks import CHUNK_BYTES, read_chunks
 
 PIPE_PIECE = 1 << 20  # bytes of a pipe that are read at a time, at most
 MARK = 4  # bytes that tell a compressed stream
@@ -35,7 +35,7 @@ _looked_at: dict[str, tuple[Any, bytes]] = {}
 def read_input(
     path: str,
     advance: Callable[[int], None] = lambda count: None,
-    size: int = PIECE,
+    size: int = CHUNK_BYTES,
     allowance: Allowance | None = None,
 ) -> Iterator[memoryview]:
     """Yield the contents of a file, a URL or standard input in pieces of `size` bytes.

@@ -5,7 +5,6 @@ Parquet, Spark and the command line use this module.
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import partial
 from itertools import chain
@@ -19,21 +18,20 @@ with name_package("pyarrow", __name__, "'wirescan[arrow]'"):
 from wirescan.core.parallel import choose_workers, map_in_order
 from wirescan.decoding.decoder import Decoder
 from wirescan.decoding.payload_columns import PayloadColumns
-from wirescan.export.column_batches import make_column_reader
+from wirescan.export.column_batches import ColumnReader, make_column_reader
 from wirescan.export.table_parts import BATCH_ROWS, split_by_bytes
 from wirescan.frames.limits import Limits
 from wirescan.frames.table import FrameTable
 from wirescan.frames.to_arrow import make_schema, to_batch
-from wirescan.reading.captures import choose_source_format
-from wirescan.reading.chunked import PIECE, iter_tables, open_chunks
-from wirescan.reading.expression import add_expression
-from wirescan.reading.filters import check_filters, prune_file
+from wirescan.reading.chunked import read_prepared
+from wirescan.reading.chunks import CHUNK_BYTES, open_chunks
+from wirescan.reading.prepared_read import PreparedRead, prepare_read
 from wirescan.reading.splits import Slice
 
-BATCH_BYTES = PIECE
-# Bytes in memory that are scanned at a time. If a piece cuts a frame and has more than a quarter of
+BATCH_BYTES = CHUNK_BYTES
+# Bytes in memory that are scanned at a time. If a chunk cuts a frame and has more than a quarter of
 # its bytes in it, the frame is copied.
-MEMORY_PIECE = 256 << 20
+MEMORY_CHUNK_BYTES = 256 << 20
 MOST_THREADS = 4  # that make columns of tables: one thread reads the frames of all of them
 
 
@@ -79,55 +77,37 @@ def iter_batches(
     "kafka.requests?capture=true". The other arguments and the errors are those of
     `chunked.iter_tables`, of `to_arrow.make_schema` and of `PayloadColumns`.
     """
-    if isinstance(path, os.PathLike):
-        path = os.fsdecode(path)
-    if (start, stop) == (0, None):
-        format = choose_source_format(format, path)
-    schema = make_schema(format, columns, binary=binary, types=types)
+    prepared = prepare_read(path, start, stop, format)
+    schema = make_schema(prepared.format, columns, binary=binary, types=types)
     payloads = PayloadColumns(decode or {})
     payloads.check(schema)
     options: dict[str, Any] = {"errors": errors, "check": check, "limits": limits}
-    filters = add_expression(check_filters(filters, format), where, format)
-    file = path if isinstance(path, str) else None
-    if filters and (start, stop) == (0, None) and file is not None:
-        start, stop = prune_file(file, format, filters, errors, limits)
+    prepared = prepared.add_filters(filters, where, errors=errors, limits=limits)
     reader = make_column_reader(
-        format,
+        prepared.format,
         schema=schema,
         binary=binary,
         types=types,
-        source=file,
+        source=prepared.path,
         batch_rows=BATCH_ROWS,
         batch_bytes=batch_bytes,
         workers=workers,
-        filters=filters,
+        filters=prepared.filters,
         **options,
     )
     results: Iterable[pa.RecordBatch | FrameTable]
     if reader is None:
-        results = iter_tables(
-            path,
-            start,
-            stop,
-            format=format,
-            piece=batch_bytes,
-            tail=tail,
-            filters=filters,
-            mapped=mapped,
-            workers=workers,
-            **options,
+        results = read_prepared(
+            prepared, batch_bytes, tail=tail, mapped=mapped, workers=workers, **options
         )
     else:
-        is_copied = file is not None and not mapped
-        piece = batch_bytes if is_copied else max(batch_bytes, MEMORY_PIECE)
-        chunks = open_chunks(path, start, stop, piece, mapped=mapped)
-        results = reader.read(chunks.pieces, start, tail=tail or chunks.reach_end)
+        results = _read_columns(reader, prepared, tail=tail, mapped=mapped)
     make_batch = partial(
         to_batch,
         columns=columns,
         binary=binary,
         types=types,
-        file=file,
+        file=prepared.path,
         errors=errors,
         limits=limits,
     )
@@ -136,6 +116,22 @@ def iter_batches(
     threads = min(choose_workers(workers), MOST_THREADS) if reader is None else 1
     batches = map_in_order(partial(_make_batch, make_batch), parts, threads)
     yield from payloads.decode_all(batches)
+
+
+def _read_columns(
+    reader: ColumnReader, prepared: PreparedRead, *, tail: bool, mapped: bool
+) -> Iterator[pa.RecordBatch | FrameTable]:
+    """Yield the frames of a prepared read: record batches, or tables where rows are needed.
+
+    tail, mapped, and the errors: as in `chunked.iter_tables`.
+    """
+    size = reader.batch_bytes
+    if prepared.path is None or mapped:
+        size = max(size, MEMORY_CHUNK_BYTES)  # these bytes are not copied
+    file_range = open_chunks(prepared.source, prepared.start, prepared.stop, size, mapped=mapped)
+    yield from reader.read(
+        file_range.chunks, prepared.start, allow_cut=tail or file_range.reaches_end
+    )
 
 
 def _split_tables(

@@ -24,15 +24,15 @@ from wirescan.frames.registry import format_of
 from wirescan.frames.table import FrameTable
 from wirescan.frames.to_arrow import ColumnScan, to_batch
 from wirescan.reading.allowance import Allowance
-from wirescan.reading.chunked import (
+from wirescan.reading.chunks import LocalChunks
+from wirescan.reading.filters import Condition, apply_filters, prune_frames
+from wirescan.reading.nested_groups import (
     INFLATED,
-    LocalPieces,
     add_source,
     limit_group,
     open_nested,
     verify_frames,
 )
-from wirescan.reading.filters import Condition, apply_filters, prune_frames
 from wirescan.reading.stream import Stream
 
 with name_package("pyarrow", __name__, "'wirescan[arrow]'"):
@@ -122,11 +122,11 @@ class ColumnReader:
         return self.check and self.errors == "strict" and self.outermost.parser.verify is not None
 
     def read(
-        self, chunks: Iterable[Any], offset: int, *, tail: bool
+        self, chunks: Iterable[Any], offset: int, *, allow_cut: bool
     ) -> Iterator[pa.RecordBatch | FrameTable]:
         """Yield the frames in chunks of a file: record batches, or tables where rows are needed.
 
-        chunks, offset, tail: as in `chunked.scan_outermost`.
+        chunks, offset, allow_cut: as in `chunked.scan_outermost`.
 
         Raises FrameError as `errors` says, and ExpansionError for more than the allowance.
         """
@@ -138,7 +138,7 @@ class ColumnReader:
             source=self.source,
             offset=offset,
         )
-        groups = self._list_groups(stream, chunks, tail=tail)
+        groups = self._list_groups(stream, chunks, allow_cut=allow_cut)
         open_group = self._filter_group if self.filters else self._write_group
         for group, opened in map_in_order(open_group, groups, self.workers):
             # Counted here, and not where they are read ahead, so that no error depends on threads.
@@ -170,28 +170,28 @@ class ColumnReader:
         yield from opened.batches
 
     def _list_groups(
-        self, stream: Stream, chunks: Iterable[Any], *, tail: bool
+        self, stream: Stream, chunks: Iterable[Any], *, allow_cut: bool
     ) -> Iterator[_Group]:
         """Yield the outermost frames of a stream, in groups that are read together."""
         bytes_read = 0
         for chunk in chunks:
             frames = self._scan(stream, chunk)
             new_bytes = len(chunk)
-            if isinstance(chunks, LocalPieces):
+            if isinstance(chunks, LocalChunks):
                 new_bytes = chunks.new_bytes
                 chunks.repeat_cut(stream)
             bytes_read += new_bytes
             for table in self._group(frames):
                 yield _Group(table, bytes_read)
                 bytes_read = 0
-        for table in self._group(self._scan(stream, None, tail=tail)):
+        for table in self._group(self._scan(stream, None, allow_cut=allow_cut)):
             yield _Group(table, bytes_read)
             bytes_read = 0
 
-    def _scan(self, stream: Stream, chunk: Any, *, tail: bool = False) -> FrameTable:
+    def _scan(self, stream: Stream, chunk: Any, *, allow_cut: bool = False) -> FrameTable:
         """Return the outermost frames that a chunk completes. None: the end of the stream."""
         try:
-            return stream.close(tail=tail) if chunk is None else stream.feed(chunk)
+            return stream.close(tail=allow_cut) if chunk is None else stream.feed(chunk)
         except FrameError:
             if self.verifies_late:
                 # Damage that a verification finds up to this fault comes first.
@@ -314,17 +314,17 @@ class ColumnReader:
 
 
 def make_column_reader(
-    format: str, limits: Limits, workers: SupportsIndex | None = None, **options: Any
+    format: str | Format, limits: Limits, workers: SupportsIndex | None = None, **options: Any
 ) -> ColumnReader | None:
     """Return the reader of a format; None if the format can only be read as tables.
 
-    format: the name of the format.
+    format: the format or its name.
     limits, options: as in `ColumnReader`.
     workers: as in `parallel.choose_workers`.
 
     Raises ValueError and TypeError for an unknown format or number of threads.
     """
-    inner = format_of(format)
+    inner = format_of(format) if isinstance(format, str) else format
     if inner.write is None or inner.within != inner.outermost.name:
         return None
     return ColumnReader(

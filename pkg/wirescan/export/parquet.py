@@ -50,9 +50,11 @@ from wirescan.frames.registry import format_of
 from wirescan.frames.table import FrameTable
 from wirescan.reading.allowance import Allowance
 from wirescan.reading.captures import choose_source_format
-from wirescan.reading.chunked import count_pieces, open_chunks, open_nested, scan_outermost
+from wirescan.reading.chunked import count_chunks, scan_outermost
+from wirescan.reading.chunks import open_chunks
 from wirescan.reading.expression import add_expression
 from wirescan.reading.filters import Condition, check_filters
+from wirescan.reading.nested_groups import open_nested
 from wirescan.reading.splits import SLICE_BYTES, Slice, plan_tasks
 
 
@@ -156,12 +158,12 @@ def write_counted(
             return
         covered = 0
         opener = _make_opener(layout, part.path, conditions, options, needs_rows=needs_rows)
-        chunks = open_chunks(part.path, part.start, part.stop, BATCH_BYTES)
+        file_range = open_chunks(part.path, part.start, part.stop, BATCH_BYTES)
         for frames in scan_outermost(
-            count_pieces(chunks.pieces, opener.allowance),
+            count_chunks(file_range.chunks, opener.allowance),
             format,
             offset=part.start,
-            tail=part.last or chunks.reach_end,
+            allow_cut=part.last or file_range.reaches_end,
             source=part.path,
             allowance=opener.allowance,
             **options,

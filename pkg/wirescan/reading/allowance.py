@@ -1,7 +1,8 @@
 """`Allowance`: what the bytes of one file may expand to, over all groups that are opened.
 
 `Limits` bounds each group by itself. A small file may have many groups, so the sum needs a bound
-too. This module has the rule. `chunked.py` and the command's `read_input` apply it.
+too. This module has the rule. `chunked.py`, `nested_groups.py` and the command's `read_input`
+apply it.
 """
 
 from __future__ import annotations

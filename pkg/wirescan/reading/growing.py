@@ -39,7 +39,8 @@ from wirescan.frames.escape import make_visible
 from wirescan.frames.limits import Limits
 from wirescan.frames.registry import format_of
 from wirescan.frames.table import FrameTable
-from wirescan.reading.chunked import PIECE, read_pieces, scan_nested
+from wirescan.reading.chunked import scan_nested
+from wirescan.reading.chunks import CHUNK_BYTES, read_open_file
 from wirescan.reading.splits import SLICE_BYTES
 from wirescan.reading.stream import Stream
 
@@ -319,11 +320,13 @@ class Tail:
                 del grown[path]
         return grown, [file for same_content in unmatched.values() for file in same_content]
 
-    def read_tables(self, part: TailSlice, piece: int = PIECE) -> Iterator[tuple[str, FrameTable]]:
+    def read_tables(
+        self, part: TailSlice, chunk_bytes: int = CHUNK_BYTES
+    ) -> Iterator[tuple[str, FrameTable]]:
         """Yield the frames of a part in tables, each with the current path of the file.
 
         part: an element of the result of `plan_tasks`.
-        piece: bytes of the file per table.
+        chunk_bytes: bytes of the file per table.
 
         Raises FrameError with the path and the position in the file, and OSError if the file cannot
         be read. See also `lossless`.
@@ -331,10 +334,10 @@ class Tail:
         try:
             with self._files.open(part.file) as (path, read):
                 tables = scan_nested(
-                    read_pieces(read, path, part.start, part.stop, piece),
+                    read_open_file(read, path, part.start, part.stop, chunk_bytes),
                     self._format,
                     offset=part.start,
-                    tail=False,
+                    allow_cut=False,
                     source=path,
                     **self._options,
                 )
@@ -430,7 +433,7 @@ class Tail:
         try:
             while at < stop and (at < enough or end == start):
                 goal = enough if at < enough else stop
-                data = read(at, int(min(at + PIECE, goal, stop)))
+                data = read(at, int(min(at + CHUNK_BYTES, goal, stop)))
                 if not len(data):
                     break
                 at += len(data)

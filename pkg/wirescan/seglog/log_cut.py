@@ -15,7 +15,8 @@ from wirescan.frames.limits import Limits
 from wirescan.frames.lookup import find_outermost_rows
 from wirescan.frames.table import FrameTable
 from wirescan.reading.allowance import Allowance
-from wirescan.reading.chunked import open_nested, read_chunks, scan_outermost
+from wirescan.reading.chunked import scan_outermost
+from wirescan.reading.chunks import read_chunks
 from wirescan.reading.filters import (
     Condition,
     Filter,
@@ -24,6 +25,7 @@ from wirescan.reading.filters import (
     prune_file,
     prune_frames,
 )
+from wirescan.reading.nested_groups import open_nested
 from wirescan.seglog.frame_offsets import UNKNOWN, find_first_offsets, log_columns
 from wirescan.seglog.log_salvage import check_target, group_files
 from wirescan.seglog.segment_writer import REACH, SegmentWriter, list_ranges, write_frames

@@ -24,7 +24,8 @@ from wirescan.frames.format import Format
 from wirescan.frames.limits import Limits
 from wirescan.frames.registry import format_of
 from wirescan.frames.table import FrameTable
-from wirescan.reading.chunked import iter_tables, open_nested
+from wirescan.reading.chunked import iter_tables
+from wirescan.reading.nested_groups import open_nested
 from wirescan.seglog.frame_offsets import log_columns, parse_segment
 
 ONLY_LEFT = "missing in B"

@@ -30,7 +30,9 @@ from wirescan.frames.lookup import find_outermost_rows
 from wirescan.frames.registry import format_of, formats
 from wirescan.frames.table import FrameTable
 from wirescan.reading.allowance import Allowance
-from wirescan.reading.chunked import open_nested, read_chunks, scan_outermost
+from wirescan.reading.chunked import scan_outermost
+from wirescan.reading.chunks import read_chunks
+from wirescan.reading.nested_groups import open_nested
 from wirescan.seglog.frame_offsets import (
     UNKNOWN,
     find_first_offsets,

@@ -29,7 +29,7 @@ from wirescan.frames.lookup import find_outermost_rows
 from wirescan.frames.registry import format_of
 from wirescan.frames.table import FrameTable, Stop, make_empty
 from wirescan.reading.allowance import Allowance
-from wirescan.reading.chunked import open_nested
+from wirescan.reading.nested_groups import open_nested
 from wirescan.spark.run import DEFAULT_FORMAT, Reading, hide_traceback
 from wirescan.spark.worker_setup import set_up_for_batches
 
@@ -179,7 +179,7 @@ def read_values(
     """Yield the frames in a binary array, in tables of some megabytes of values.
 
     With each table comes the number of the value that holds each frame (int64). The decompressed
-    bytes of frames that are opened together are limited, see `chunked.open_nested`.
+    bytes of frames that are opened together are limited, see `nested_groups.open_nested`.
 
     values: a binary array.
     reading: the format, the mode and the limits.

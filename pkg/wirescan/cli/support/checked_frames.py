@@ -17,7 +17,7 @@ from wirescan.frames.limits import Limits
 from wirescan.frames.lookup import find_outermost_rows
 from wirescan.frames.table import FrameTable
 from wirescan.reading.allowance import Allowance
-from wirescan.reading.chunked import open_nested
+from wirescan.reading.nested_groups import open_nested
 
 PLACE_BITS = 47  # of a position in a buffer; memory has no larger addresses
 

@@ -34,7 +34,8 @@ from wirescan.frames.registry import format_of
 from wirescan.frames.table import FrameTable
 from wirescan.frames.value_text import escape_text
 from wirescan.kafka.files import SEGMENT
-from wirescan.reading.chunked import read_chunks, scan_outermost
+from wirescan.reading.chunked import scan_outermost
+from wirescan.reading.chunks import read_chunks
 from wirescan.seglog.segment_writer import REACH, write_frames
 
 if TYPE_CHECKING:

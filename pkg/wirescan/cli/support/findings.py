@@ -41,7 +41,8 @@ from wirescan.frames.row_values import get_outer_table
 from wirescan.frames.table import FrameTable
 from wirescan.frames.value_text import format_count
 from wirescan.reading.allowance import Allowance
-from wirescan.reading.chunked import open_nested, scan_outermost
+from wirescan.reading.chunked import scan_outermost
+from wirescan.reading.nested_groups import open_nested
 from wirescan.seglog.frame_offsets import (
     find_first_offsets,
     log_columns,

@@ -33,8 +33,9 @@ from wirescan.kafka.log.transactions import (
     find_transactions,
     list_transaction_steps,
 )
-from wirescan.reading.chunked import open_nested, scan_outermost
+from wirescan.reading.chunked import scan_outermost
 from wirescan.reading.filters import check_filters
+from wirescan.reading.nested_groups import open_nested
 
 PIECE = 4 << 20  # bytes read at a time
 SHOWN_BYTES = 40  # of a bad line

@@ -32,7 +32,7 @@ from wirescan.frames.format import Format
 from wirescan.frames.limits import Limits
 from wirescan.frames.table import FrameTable
 from wirescan.reading.allowance import Allowance
-from wirescan.reading.chunked import open_nested
+from wirescan.reading.nested_groups import open_nested
 
 MAX_FILES = 200  # files that have a map and counts of their own
 MAX_FAULTS = 500  # faults that a report lists

@@ -20,7 +20,8 @@ from wirescan.frames.table import FrameTable
 from wirescan.frames.value_text import format_count
 from wirescan.reading.allowance import Allowance
 from wirescan.reading.captures import is_of_captures
-from wirescan.reading.chunked import open_nested, scan_outermost
+from wirescan.reading.chunked import scan_outermost
+from wirescan.reading.nested_groups import open_nested
 
 
 class SelectedTables:

@@ -37,7 +37,7 @@ from wirescan.frames.limits import Limits
 from wirescan.frames.registry import format_of
 from wirescan.frames.table import FrameTable
 from wirescan.reading.allowance import Allowance
-from wirescan.reading.chunked import iter_tables, open_nested, scan_outermost
+from wirescan.reading.chunked import iter_tables, scan_outermost
 from wirescan.reading.expression import parse_expression, parse_time
 from wirescan.reading.filters import (
     All,
@@ -49,6 +49,7 @@ from wirescan.reading.filters import (
     prune_file,
     prune_frames,
 )
+from wirescan.reading.nested_groups import open_nested
 
 TAIL_PIECE = 1 << 20  # bytes at the end of a file that are searched together for the last rows
 LARGEST_SAMPLE = 1_000_000  # rows of --sample N, whose numbers are held

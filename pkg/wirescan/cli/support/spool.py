@@ -33,7 +33,8 @@ from wirescan.files.new_directory import sync_directory
 from wirescan.frames.limits import Limits
 from wirescan.frames.registry import format_of
 from wirescan.frames.value_text import format_bytes, format_count
-from wirescan.reading.chunked import iter_tables, read_chunks, scan_outermost
+from wirescan.reading.chunked import iter_tables, scan_outermost
+from wirescan.reading.chunks import read_chunks
 from wirescan.reading.splits import Slice
 
 if TYPE_CHECKING:

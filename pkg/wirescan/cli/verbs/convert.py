@@ -51,7 +51,8 @@ from wirescan.frames.registry import format_of
 from wirescan.frames.row_values import list_all_columns
 from wirescan.frames.value_text import format_bytes, format_count
 from wirescan.reading.allowance import Allowance
-from wirescan.reading.chunked import read_chunks, scan_outermost
+from wirescan.reading.chunked import scan_outermost
+from wirescan.reading.chunks import read_chunks
 from wirescan.reading.splits import SLICE_BYTES
 
 if TYPE_CHECKING:

@@ -34,7 +34,8 @@ from wirescan.frames.format import Format
 from wirescan.frames.registry import format_of
 from wirescan.frames.table import FrameTable
 from wirescan.frames.value_text import format_bytes, format_count, show_bytes
-from wirescan.reading.chunked import open_nested, scan_outermost
+from wirescan.reading.chunked import scan_outermost
+from wirescan.reading.nested_groups import open_nested
 
 if TYPE_CHECKING:
     from wirescan.lumberjack.live.client import Client

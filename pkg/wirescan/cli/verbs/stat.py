@@ -39,7 +39,8 @@ from wirescan.frames.limits import Limits
 from wirescan.frames.registry import formats
 from wirescan.frames.value_text import format_bytes, format_count, format_number
 from wirescan.reading.allowance import Allowance
-from wirescan.reading.chunked import open_nested, scan_outermost
+from wirescan.reading.chunked import scan_outermost
+from wirescan.reading.nested_groups import open_nested
 
 QUANTILES = ("min", "median", "p95", "max")
 LABEL_WIDTH = 14  # characters of the first column
