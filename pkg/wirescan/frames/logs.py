@@ -109,7 +109,7 @@ class LogState(Protocol):
 class SegmentCheck(Protocol):
     """Compares the files beside one segment with its frames."""
 
-    def check_piece(self, table: FrameTable) -> Iterable[Finding]:
+    def check_frames(self, table: FrameTable) -> Iterable[Finding]:
         """Compare the next frames of the segment."""
 
     def end(self) -> Iterable[Finding]:

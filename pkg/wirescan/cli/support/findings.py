@@ -509,7 +509,7 @@ class Report:
         if has_offsets:
             self._verify_offsets(table, first, claims)
         if self._segment_check is not None:
-            self._report_findings(self._segment_check.check_piece(table))
+            self._report_findings(self._segment_check.check_frames(table))
 
     def _verify_inside(self, frames: FrameTable, first: np.ndarray) -> None:
         """Verify what is inside outermost frames.

@@ -122,7 +122,7 @@ class Memory:
 class SegmentIndexes:
     """Compares the indexes of one segment with its batches.
 
-    Call `check_piece` with the batches in their order, then `end`. Both yield findings.
+    Call `check_frames` with the batches in their order, then `end`. Both yield findings.
 
     path: of the segment. log: the state of its log. Raises OSError.
     """
@@ -154,8 +154,8 @@ class SegmentIndexes:
             return get_file_name(path) in self._log.names  # without a request for each file
         return exists(path)
 
-    def check_piece(self, table: FrameTable) -> Iterator[Finding]:
-        """Compare the batches of a piece with the entries that point at them."""
+    def check_frames(self, table: FrameTable) -> Iterator[Finding]:
+        """Compare the next batches with the entries that point at them."""
         self._damaged |= bool(table.bad.any())
         times = table["max_timestamp"][~table.bad]
         self._largest_time = max(self._largest_time, int(times.max(initial=-1)))
