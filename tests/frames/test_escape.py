@@ -20,7 +20,7 @@ from wirescan.kafka.client.effects import Node
 from wirescan.kafka.client.sasl import login
 from wirescan.kafka.protocol.error_codes import BrokerError
 from wirescan.reading.chunks import read_open_file
-from wirescan.reading.growing import Tail
+from wirescan.reading.growing import GrowingFiles
 from wirescan.reading.splits import Plan, Slice
 
 # A control sequence in 7 and 8 bits, line breaks, a turned direction, a space without width.
@@ -95,7 +95,7 @@ def test_names_of_files_are_escaped(tmp_path, caplog):
     with pytest.raises(EOFError, match="was cut") as caught:
         list(read_open_file(lambda start, stop: memoryview(b""), name, 0, 9, 9))
     assert is_safe(str(caught.value))
-    Tail([name], "kafka.records", lossless=False)._report_loss(EOFError(name))
+    GrowingFiles([name], "kafka.records", lossless=False)._report_loss(EOFError(name))
     assert is_safe(caplog.messages[-1])
 
 

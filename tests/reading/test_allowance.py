@@ -18,7 +18,7 @@ from wirescan.export.parquet import convert
 from wirescan.frames.codecs import compress
 from wirescan.reading.allowance import FIRST_BYTES, PAIR_COST, ROW_COST, ROWS_PER_BYTE, Allowance
 from wirescan.reading.chunked import iter_tables
-from wirescan.reading.growing import Tail
+from wirescan.reading.growing import GrowingFiles
 from wirescan.reading.nested_groups import INFLATED, ROW_BYTES
 
 LOG = f"{0:020}.log"
@@ -256,7 +256,7 @@ def test_parquet_ends_with_an_error(hostile_log, tmp_path):
 
 
 def test_growing_files_end_with_an_error(hostile_log):
-    growing = Tail([hostile_log], "kafka.records", errors="mark")
+    growing = GrowingFiles([hostile_log], "kafka.records", errors="mark")
     [[part]] = growing.plan_tasks({}, growing.find_latest({}))
     with pytest.raises(ExpansionError):
         list(growing.read_tables(part))

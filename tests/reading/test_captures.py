@@ -22,7 +22,7 @@ from wirescan.frames.registry import format_of
 from wirescan.pcap.stream_frames import CapturedFrames
 from wirescan.reading.captures import choose_source_format
 from wirescan.reading.chunked import iter_tables, scan_outermost
-from wirescan.reading.growing import Tail
+from wirescan.reading.growing import GrowingFiles
 
 KAFKA = CORPUS / "pcap" / "kafka.pcap"
 NAME = "kafka.requests"
@@ -153,7 +153,7 @@ def test_objects_are_looked_at_if_they_are_named_as_captures(monkeypatch):
 
 def test_a_growing_capture_is_refused():
     with pytest.raises(ValueError, match="are not read as it grows"):
-        Tail([str(KAFKA)], CAPTURED)
+        GrowingFiles([str(KAFKA)], CAPTURED)
     result = run("scan", "--follow", KAFKA, "--format", NAME)
     assert result.exit_code == 2
     assert "kafka.requests of a capture are not read as it grows" in result.stderr

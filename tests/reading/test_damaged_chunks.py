@@ -17,7 +17,7 @@ from wirescan.core.loop import HEAD
 from wirescan.files.file_identity import make_offset
 from wirescan.frames.registry import format_of
 from wirescan.reading.chunked import iter_tables
-from wirescan.reading.growing import Tail
+from wirescan.reading.growing import GrowingFiles
 from wirescan.testing import laws
 
 FILLING = b"x" * 40
@@ -253,7 +253,7 @@ def test_a_growing_file_with_long_gaps(name, tmp_path, monkeypatch):
         whole = wirescan.scan(raw, outermost, **options)
         good = [row for row in laws.describe_rows(whole) if row[0] >= 0]
         good = [row for row, bad in zip(good, whole.bad.tolist()) if not bad]
-        files = Tail([str(path)], outermost, **options)
+        files = GrowingFiles([str(path)], outermost, **options)
         offset = make_offset({})
         found = []
         cuts = sorted(chance.sample(range(len(raw)), 4))

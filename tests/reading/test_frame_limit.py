@@ -17,7 +17,7 @@ from wirescan.frames import registry
 from wirescan.frames.limits import Limits
 from wirescan.reading.chunked import iter_tables
 from wirescan.reading.filters import check_filters, prune_file
-from wirescan.reading.growing import Tail
+from wirescan.reading.growing import GrowingFiles
 from wirescan.reading.splits import find_starts, plan, plan_tasks
 
 LARGE = 50_000  # bytes in the payload of the large frame
@@ -135,10 +135,10 @@ def test_the_new_part_of_an_indexed_file_is_scanned_with_the_limits(capture, mon
 @pytest.mark.parametrize("format", FRAMES)
 def test_parts_of_growing_files_stop_before_a_frame_above_the_limit(capture, format):
     path, at, largest = capture(format)
-    plain = Tail([path], format, size=1_000)
+    plain = GrowingFiles([path], format, size=1_000)
     end = plain.find_latest(START)
     for frame, is_cut in ((largest, True), (largest - 1, False)):
-        growing = Tail(
+        growing = GrowingFiles(
             [path], format, errors="skip", size=1_000, limits=Limits(frame=frame)
         )
         parts = [part for task in growing.plan_tasks(START, end) for part in task]

@@ -15,7 +15,7 @@ from wirescan.files import file_identity, source
 from wirescan.frames.limits import Limits
 from wirescan.frames.registry import format_of
 from wirescan.reading.chunked import iter_tables
-from wirescan.reading.growing import Tail
+from wirescan.reading.growing import GrowingFiles
 
 START = {"files": {}}
 
@@ -30,16 +30,16 @@ def make_batch(base, count=3, size=20, codec="none"):
     )
 
 
-def read_new_offsets(tail, start, **most):
+def read_new_offsets(growing, start, **most):
     """The next offset, through JSON as Spark has it, and the offsets of the records up to there."""
-    end = json.loads(json.dumps(tail.find_latest(start, **most)))
-    return end, list_offsets(tail, start, end)
+    end = json.loads(json.dumps(growing.find_latest(start, **most)))
+    return end, list_offsets(growing, start, end)
 
 
-def list_offsets(tail, start, end):
-    parts = [part for task in tail.plan_tasks(start, end) for part in task]
+def list_offsets(growing, start, end):
+    parts = [part for task in growing.plan_tasks(start, end) for part in task]
     return [
-        int(n) for part in parts for _, table in tail.read_tables(part) for n in table["offset"]
+        int(n) for part in parts for _, table in growing.read_tables(part) for n in table["offset"]
     ]
 
 
@@ -56,39 +56,39 @@ def log(tmp_path):
 
 
 def test_frames_are_read_when_they_are_whole(log, tmp_path):
-    tail = Tail([str(tmp_path)], "kafka.records")
-    assert read_new_offsets(tail, START) == (START, [])
+    growing = GrowingFiles([str(tmp_path)], "kafka.records")
+    assert read_new_offsets(growing, START) == (START, [])
     whole, torn = make_batch(0), make_batch(3)
     append_bytes(log, whole + torn[:70])
-    end, got = read_new_offsets(tail, START)
+    end, got = read_new_offsets(growing, START)
     assert got == [0, 1, 2] and list_ends(end) == {log.name: len(whole)}
-    assert tail.find_latest(end) is end
+    assert growing.find_latest(end) is end
     append_bytes(log, torn[70:-1])
-    assert tail.find_latest(end) is end
+    assert growing.find_latest(end) is end
     append_bytes(log, torn[-1:] + make_batch(6) + bytes(100))  # a segment may end in zeros
-    end, got = read_new_offsets(tail, end)
+    end, got = read_new_offsets(growing, end)
     assert got == list(range(3, 9))
-    assert tail.find_latest(end) is end
+    assert growing.find_latest(end) is end
 
 
 def test_zeros_made_ahead_become_frames(log, tmp_path):
     log.write_bytes(make_batch(0) + bytes(1 << 20))
-    tail = Tail([str(tmp_path)], "kafka.records")
-    end, got = read_new_offsets(tail, START)
-    assert got == [0, 1, 2] and tail.find_latest(end) is end
+    growing = GrowingFiles([str(tmp_path)], "kafka.records")
+    end, got = read_new_offsets(growing, START)
+    assert got == [0, 1, 2] and growing.find_latest(end) is end
     with open(log, "rb+") as file:
         file.seek(list_ends(end)[log.name])
         file.write(make_batch(3))
-    end, got = read_new_offsets(tail, end)
+    end, got = read_new_offsets(growing, end)
     assert got == [3, 4, 5]
     os.truncate(log, list_ends(end)[log.name])  # as when the segment is rolled
-    assert read_new_offsets(tail, end) == (end, [])
+    assert read_new_offsets(growing, end) == (end, [])
 
 
 def test_the_same_rows_as_of_whole_files():
-    tail, end, got = Tail([str(ORDERS)], "kafka.records", size=5000), START, []
-    while (end := tail.find_latest(begin := end, max_bytes=4000)) is not begin:
-        got += list_offsets(tail, begin, end)
+    growing, end, got = GrowingFiles([str(ORDERS)], "kafka.records", size=5000), START, []
+    while (end := growing.find_latest(begin := end, max_bytes=4000)) is not begin:
+        got += list_offsets(growing, begin, end)
     paths = map(str, sorted(ORDERS.glob("*.log")))
     tables = [table for path in paths for table in iter_tables(path, format="kafka.records")]
     assert got == [int(n) for table in tables for n in table["offset"]]
@@ -96,19 +96,19 @@ def test_the_same_rows_as_of_whole_files():
 
 def test_large_parts_are_cut_for_several_tasks(log, tmp_path):
     log.write_bytes(b"".join(make_batch(3 * i) for i in range(200)))
-    tail = Tail([str(tmp_path)], "kafka.records", size=5000)
-    end = tail.find_latest(START)
-    tasks = tail.plan_tasks(START, end)
+    growing = GrowingFiles([str(tmp_path)], "kafka.records", size=5000)
+    end = growing.find_latest(START)
+    tasks = growing.plan_tasks(START, end)
     assert len(tasks) > 4 and {len(task) for task in tasks} == {1}
-    assert list_offsets(tail, START, end) == list(range(600))
+    assert list_offsets(growing, START, end) == list(range(600))
 
 
 def test_small_files_share_a_task(tmp_path):
     for i in range(50):
         (tmp_path / f"{3 * i:020}.log").write_bytes(make_batch(3 * i))
-    tail = Tail([str(tmp_path)], "kafka.records")
-    end = tail.find_latest(START)
-    assert len(tail.plan_tasks(START, end)) == 1 and list_offsets(tail, START, end) == list(
+    growing = GrowingFiles([str(tmp_path)], "kafka.records")
+    end = growing.find_latest(START)
+    assert len(growing.plan_tasks(START, end)) == 1 and list_offsets(growing, START, end) == list(
         range(150)
     )
 
@@ -119,12 +119,12 @@ def test_small_files_share_a_task(tmp_path):
 def test_bytes_are_limited_but_a_frame_is_read(log, tmp_path):
     frame = make_batch(0)
     log.write_bytes(b"".join(make_batch(3 * i) for i in range(10)))
-    tail = Tail([str(tmp_path)], "kafka.records")
-    end, got = read_new_offsets(tail, START, max_bytes=2.5 * len(frame))
+    growing = GrowingFiles([str(tmp_path)], "kafka.records")
+    end, got = read_new_offsets(growing, START, max_bytes=2.5 * len(frame))
     assert got == list(range(6)) and end["files"][str(log)]["left"]
-    end, got = read_new_offsets(tail, end, max_bytes=1)
+    end, got = read_new_offsets(growing, end, max_bytes=1)
     assert got == [6, 7, 8]
-    end, got = read_new_offsets(tail, end)
+    end, got = read_new_offsets(growing, end)
     assert got == list(range(9, 30)) and "left" not in end["files"][str(log)]
 
 
@@ -132,35 +132,35 @@ def test_files_are_limited_and_take_turns(tmp_path):
     names = [tmp_path / f"{i:020}.log" for i in range(3)]
     for i, name in enumerate(names):
         name.write_bytes(make_batch(1000 * i))
-    tail, end, got = Tail([str(tmp_path)], "kafka.records"), START, []
+    growing, end, got = GrowingFiles([str(tmp_path)], "kafka.records"), START, []
     for _ in range(3):
         append_bytes(names[0], make_batch(100))  # it never ends, and keeps no other from its turn
-        end, more = read_new_offsets(tail, end, max_files=1)
+        end, more = read_new_offsets(growing, end, max_files=1)
         got.append({n // 1000 for n in more})
     assert got == [{0}, {1}, {2}]
-    tail, end, got = Tail([str(tmp_path)], "kafka.records"), START, []
+    growing, end, got = GrowingFiles([str(tmp_path)], "kafka.records"), START, []
     for _ in range(8):
         append_bytes(names[0], make_batch(100) * 5)
-        end, more = read_new_offsets(tail, end, max_bytes=4 * len(make_batch(0)))
+        end, more = read_new_offsets(growing, end, max_bytes=4 * len(make_batch(0)))
         got += more
     assert {1000, 2000} < set(got)
 
 
 def test_nothing_that_comes_later(log, tmp_path):
     log.write_bytes(make_batch(0))
-    tail = Tail([str(tmp_path)], "kafka.records")
-    tail.stop_growing()
+    growing = GrowingFiles([str(tmp_path)], "kafka.records")
+    growing.stop_growing()
     append_bytes(log, make_batch(3))
     (tmp_path / ("1" * 20 + ".log")).write_bytes(make_batch(6))
-    end, got = read_new_offsets(tail, START)
-    assert got == [0, 1, 2] and tail.find_latest(end) is end
-    tail = Tail([str(tmp_path)], "kafka.records")
+    end, got = read_new_offsets(growing, START)
+    assert got == [0, 1, 2] and growing.find_latest(end) is end
+    growing = GrowingFiles([str(tmp_path)], "kafka.records")
     log.rename(tmp_path / "rolled")
-    tail.stop_growing()
-    end, got = read_new_offsets(tail, end)
+    growing.stop_growing()
+    end, got = read_new_offsets(growing, end)
     assert got == [6, 7, 8, 3, 4, 5]
     append_bytes(tmp_path / "rolled", make_batch(9))
-    assert tail.find_latest(end) is end
+    assert growing.find_latest(end) is end
 
 
 # ---- renamed, recreated, gone
@@ -168,78 +168,78 @@ def test_nothing_that_comes_later(log, tmp_path):
 
 def test_a_renamed_file_goes_on(log, tmp_path):
     log.write_bytes(make_batch(0))
-    tail = Tail([str(tmp_path)], "kafka.records")
-    end, _ = read_new_offsets(tail, START)
+    growing = GrowingFiles([str(tmp_path)], "kafka.records")
+    end, _ = read_new_offsets(growing, START)
     rolled, deleted = tmp_path / ("9" * 20 + ".log"), tmp_path / (log.name + ".deleted")
     log.rename(rolled)
     append_bytes(rolled, make_batch(3))
     log.write_bytes(make_batch(6))  # another one, under its name
-    end, got = read_new_offsets(tail, end)
+    end, got = read_new_offsets(growing, end)
     assert sorted(got) == list(range(3, 9))
     append_bytes(log, make_batch(9))
     log.rename(deleted)  # a name that is not read otherwise
-    end, got = read_new_offsets(tail, end)
+    end, got = read_new_offsets(growing, end)
     assert got == [9, 10, 11] and deleted.name in list_ends(end)
 
 
 def test_a_file_is_known_without_its_inode(log, tmp_path):
     """As on another machine, or after it was copied back."""
     log.write_bytes(make_batch(0, size=500))
-    end, _ = read_new_offsets(Tail([str(tmp_path)], "kafka.records"), START)
+    end, _ = read_new_offsets(GrowingFiles([str(tmp_path)], "kafka.records"), START)
     shutil.copy(log, tmp_path / "copy")
     os.replace(tmp_path / "copy", log)
     append_bytes(log, make_batch(3))
-    end, got = read_new_offsets(Tail([str(tmp_path)], "kafka.records"), end)
+    end, got = read_new_offsets(GrowingFiles([str(tmp_path)], "kafka.records"), end)
     assert got == [3, 4, 5]
     moved = tmp_path / ("7" * 20 + ".log")
     shutil.copy(log, moved)
     log.unlink()
     append_bytes(moved, make_batch(6))
-    assert read_new_offsets(Tail([str(tmp_path)], "kafka.records"), end)[1] == [6, 7, 8]
+    assert read_new_offsets(GrowingFiles([str(tmp_path)], "kafka.records"), end)[1] == [6, 7, 8]
 
 
 def test_a_few_bytes_are_no_evidence(log, tmp_path):
     log.write_bytes(make_batch(0))
-    tail = Tail([str(tmp_path)], "kafka.records")
-    end, _ = read_new_offsets(tail, START)
+    growing = GrowingFiles([str(tmp_path)], "kafka.records")
+    end, _ = read_new_offsets(growing, START)
     (tmp_path / "new").write_bytes(make_batch(0) + make_batch(3))
     os.replace(tmp_path / "new", log)
-    assert read_new_offsets(tail, end)[1] == list(range(6))
+    assert read_new_offsets(growing, end)[1] == list(range(6))
 
 
 def test_a_copy_is_another_file(log, tmp_path):
     log.write_bytes(make_batch(0))
-    tail = Tail([str(tmp_path)], "kafka.records")
-    end, _ = read_new_offsets(tail, START)
+    growing = GrowingFiles([str(tmp_path)], "kafka.records")
+    end, _ = read_new_offsets(growing, START)
     shutil.copy(log, tmp_path / ("1" * 20 + ".log"))
-    assert read_new_offsets(tail, end)[1] == [0, 1, 2]
+    assert read_new_offsets(growing, end)[1] == [0, 1, 2]
 
 
 def test_a_file_that_begins_again(log, tmp_path):
     """Its inode may be that of the one before."""
     log.write_bytes(make_batch(0))
-    tail = Tail([str(tmp_path)], "kafka.records")
-    end, _ = read_new_offsets(tail, START)
+    growing = GrowingFiles([str(tmp_path)], "kafka.records")
+    end, _ = read_new_offsets(growing, START)
     log.unlink()
     log.write_bytes(make_batch(10) + make_batch(13))
-    end, got = read_new_offsets(tail, end)
+    end, got = read_new_offsets(growing, end)
     assert got == list(range(10, 16))
     with open(log, "rb+") as file:  # the same inode for certain
         file.truncate(0)
         file.write(make_batch(20))
-    assert read_new_offsets(tail, end)[1] == [20, 21, 22]
+    assert read_new_offsets(growing, end)[1] == [20, 21, 22]
 
 
 def test_files_that_were_read_may_go(log, tmp_path):
     other = tmp_path / ("1" * 20 + ".log")
     log.write_bytes(make_batch(0))
     other.write_bytes(make_batch(3))
-    tail = Tail([str(tmp_path)], "kafka.records")
-    end, _ = read_new_offsets(tail, START)
+    growing = GrowingFiles([str(tmp_path)], "kafka.records")
+    end, _ = read_new_offsets(growing, START)
     log.unlink()
-    assert tail.find_latest(end) is end
+    assert growing.find_latest(end) is end
     append_bytes(other, make_batch(6))
-    end, got = read_new_offsets(tail, end)
+    end, got = read_new_offsets(growing, end)
     assert got == [6, 7, 8] and list_ends(end).keys() == {other.name}
 
 
@@ -249,8 +249,8 @@ def test_files_that_were_not_read(log, tmp_path, begun, caplog):
     log.write_bytes(make_batch(0) + make_batch(3))
     other.write_bytes(make_batch(6))
     strict, lax = (
-        Tail([str(tmp_path)], "kafka.records"),
-        Tail([str(tmp_path)], "kafka.records", lossless=False),
+        GrowingFiles([str(tmp_path)], "kafka.records"),
+        GrowingFiles([str(tmp_path)], "kafka.records", lossless=False),
     )
     end = lax.find_latest(START, max_bytes=1)
     assert strict.find_latest(START, max_bytes=1) == end
@@ -265,8 +265,8 @@ def test_files_that_were_not_read(log, tmp_path, begun, caplog):
 def test_a_part_whose_file_is_gone(log, tmp_path):
     log.write_bytes(make_batch(0))
     strict, lax = (
-        Tail([str(tmp_path)], "kafka.records"),
-        Tail([str(tmp_path)], "kafka.records", lossless=False),
+        GrowingFiles([str(tmp_path)], "kafka.records"),
+        GrowingFiles([str(tmp_path)], "kafka.records", lossless=False),
     )
     end = strict.find_latest(START)
     ((part,),) = strict.plan_tasks(START, end)
@@ -276,7 +276,10 @@ def test_a_part_whose_file_is_gone(log, tmp_path):
         str(moved)
     ]  # a name that it got meanwhile
     moved.unlink()
-    for call in lambda tail: tail.plan_tasks(START, end), lambda tail: list(tail.read_tables(part)):
+    for call in (
+        lambda growing: growing.plan_tasks(START, end),
+        lambda growing: list(growing.read_tables(part)),
+    ):
         with pytest.raises(FileNotFoundError, match=log.name):
             call(strict)
         assert call(lax) == []
@@ -286,8 +289,8 @@ def test_a_file_that_was_cut(log, tmp_path, caplog):
     first, second = make_batch(0, size=2000), make_batch(3, size=2000)
     log.write_bytes(first + second)
     strict, lax = (
-        Tail([str(tmp_path)], "kafka.records"),
-        Tail([str(tmp_path)], "kafka.records", lossless=False),
+        GrowingFiles([str(tmp_path)], "kafka.records"),
+        GrowingFiles([str(tmp_path)], "kafka.records", lossless=False),
     )
     end = strict.find_latest(START)
     os.truncate(log, len(first) + 20)
@@ -308,11 +311,11 @@ def test_damage_ends_a_strict_stream_behind_what_is_good(log, tmp_path):
     good = make_batch(0) + make_batch(3)
     log.write_bytes(good + b"\xff" * 50)
     append_bytes(log, make_batch(6))
-    tail = Tail([str(tmp_path)], "kafka.records")
-    end, got = read_new_offsets(tail, START)
+    growing = GrowingFiles([str(tmp_path)], "kafka.records")
+    end, got = read_new_offsets(growing, START)
     assert got == list(range(6))
     with pytest.raises(FrameError) as caught:
-        tail.find_latest(end)
+        growing.find_latest(end)
     assert caught.value.offset == len(good) and caught.value.source == str(log)
 
 
@@ -341,20 +344,23 @@ def test_damage_as_in_whole_files(tmp_path, errors, turns, format, frames):
         path.write_bytes(raw)
         expected = list_rows(iter_tables(str(path), format=format, errors=errors))
         path.write_bytes(b"")
-        tail, end, got = Tail([str(path)], format, errors=errors), START, []
+        growing, end, got = GrowingFiles([str(path)], format, errors=errors), START, []
         written = 0
-        while written < len(raw) or tail.find_latest(end) is not end:
+        while written < len(raw) or growing.find_latest(end) is not end:
             more = chance.randrange(1, 3000)
             append_bytes(path, raw[written : written + more])
             written += more
             if written >= len(raw):
                 os.utime(path, (0, 0))  # nothing was added for long
-            begin, end = end, tail.find_latest(end, max_bytes=chance.choice([500, 2000, 1 << 20]))
+            begin, end = (
+                end,
+                growing.find_latest(end, max_bytes=chance.choice([500, 2000, 1 << 20])),
+            )
             got += list_rows(
                 table
-                for task in tail.plan_tasks(begin, end)
+                for task in growing.plan_tasks(begin, end)
                 for part in task
-                for _, table in tail.read_tables(part)
+                for _, table in growing.read_tables(part)
             )
         assert got == expected, turn
 
@@ -379,11 +385,11 @@ def list_rows(tables):
 
 def test_a_frame_that_is_too_long_is_not_waited_for(log, tmp_path):
     log.write_bytes(make_batch(0) + make_batch(3, size=5000))
-    tail = Tail([str(tmp_path)], "kafka.records", limits=Limits(frame=4000))
-    end, got = read_new_offsets(tail, START)
+    growing = GrowingFiles([str(tmp_path)], "kafka.records", limits=Limits(frame=4000))
+    end, got = read_new_offsets(growing, START)
     assert got == [0, 1, 2]
     with pytest.raises(FrameError, match="BAD_LENGTH"):
-        tail.find_latest(end)
+        growing.find_latest(end)
 
 
 # ---- what is asked
@@ -391,13 +397,13 @@ def test_a_frame_that_is_too_long_is_not_waited_for(log, tmp_path):
 
 def test_paths_that_are_not_there_yet(tmp_path):
     for path in (str(tmp_path), str(tmp_path / "*.log")):
-        assert Tail([path], "kafka.records").find_latest(START) is START
+        assert GrowingFiles([path], "kafka.records").find_latest(START) is START
     with pytest.raises(FileNotFoundError, match="nothing-here"):
-        Tail([str(tmp_path / "nothing-here")], "kafka.records").find_latest(START)
+        GrowingFiles([str(tmp_path / "nothing-here")], "kafka.records").find_latest(START)
     with pytest.raises(ValueError, match="no format"):
-        Tail([str(tmp_path)], "kafka.nothing")
+        GrowingFiles([str(tmp_path)], "kafka.nothing")
     with pytest.raises(ValueError, match="errors must be"):
-        Tail([str(tmp_path)], "kafka.records", errors="ignore")
+        GrowingFiles([str(tmp_path)], "kafka.records", errors="ignore")
 
 
 @pytest.mark.peers
@@ -406,20 +412,20 @@ def test_objects_come_and_go():
     from tests.support.object_store import ObjectStore
 
     with ObjectStore() as store:
-        tail = Tail([store.url("topic/*.log")], "kafka.records")
-        assert tail.find_latest(START) is START
+        growing = GrowingFiles([store.url("topic/*.log")], "kafka.records")
+        assert growing.find_latest(START) is START
         store.put("topic/0.log", make_batch(0, size=500))
-        end, got = read_new_offsets(tail, START)
+        end, got = read_new_offsets(growing, START)
         assert got == [0, 1, 2]
-        nothing, requests = store.record_requests(lambda: tail.find_latest(end))
+        nothing, requests = store.record_requests(lambda: growing.find_latest(end))
         assert nothing is end and not [request for request in requests if "0.log" in request]
         store.put("topic/0.log", make_batch(0, size=500) + make_batch(3))
         store.put("topic/1.log", make_batch(6) + make_batch(9)[:-1])
-        end, got = read_new_offsets(Tail([store.url("topic/*.log")], "kafka.records"), end)
+        end, got = read_new_offsets(GrowingFiles([store.url("topic/*.log")], "kafka.records"), end)
         assert got == list(range(3, 9))
         store.files.delete_file("bucket/topic/0.log")
         store.put("topic/2.log", make_batch(12))
-        assert read_new_offsets(tail, end)[1] == [12, 13, 14]
+        assert read_new_offsets(growing, end)[1] == [12, 13, 14]
 
 
 def test_many_files_that_give_way_to_others(tmp_path, monkeypatch):
@@ -428,33 +434,33 @@ def test_many_files_that_give_way_to_others(tmp_path, monkeypatch):
     monkeypatch.setattr(
         file_identity, "open_ranges", lambda path: opened.append(path) or source.open_ranges(path)
     )
-    tail, count = Tail([str(tmp_path)], "kafka.records"), 100
+    growing, count = GrowingFiles([str(tmp_path)], "kafka.records"), 100
     olds = [tmp_path / f"{i:020}.log" for i in range(count)]
     for i, path in enumerate(olds):
         append_bytes(path, make_batch(3 * i, size=500))
-    end = tail.find_latest(START)
+    end = growing.find_latest(START)
     for i in range(count):
         append_bytes(tmp_path / f"{count + i:020}.log", make_batch(3 * (count + i), size=500))
     for path in olds:
         path.unlink()
     opened.clear()
-    start, end = end, tail.find_latest(end)
+    start, end = end, growing.find_latest(end)
     for i in range(count):
         (tmp_path / f"{count + i:020}.log").rename(tmp_path / f"{2 * count + i:020}.log")
     list_all, listed = file_identity.Files.list_present, []
     monkeypatch.setattr(
         file_identity.Files, "list_present", lambda *args: listed.append(args) or list_all(*args)
     )
-    tail.plan_tasks(start, end)
+    growing.plan_tasks(start, end)
     assert len(opened) < 10 * count and len(listed) == 1
-    assert list_offsets(tail, start, end) == list(range(3 * count, 6 * count))
+    assert list_offsets(growing, start, end) == list(range(3 * count, 6 * count))
 
 
 def test_what_reads_a_file_may_miss_another(log, tmp_path):
     append_bytes(log, make_batch(0))
     files = file_identity.Files([str(tmp_path)], format_of("kafka.batches"))
     (identity,) = file_identity.parse_offset(
-        Tail([str(tmp_path)], "kafka.records").find_latest(START)
+        GrowingFiles([str(tmp_path)], "kafka.records").find_latest(START)
     ).values()
     with pytest.raises(FileNotFoundError, match="another"), files.open(identity):
         raise FileNotFoundError("another")
@@ -467,8 +473,8 @@ def test_what_reads_a_file_may_miss_another(log, tmp_path):
 def test_every_frame_once_whatever_happens(tmp_path, seed):
     """A writer cuts, rolls, renames, copies, truncates, deletes; a reader dies and replays."""
     chance = random.Random(seed)
-    tail, end, got = (
-        Tail([str(tmp_path)], "kafka.records", size=chance.choice([300, 1 << 20])),
+    growing, end, got = (
+        GrowingFiles([str(tmp_path)], "kafka.records", size=chance.choice([300, 1 << 20])),
         START,
         [],
     )
@@ -502,48 +508,50 @@ def test_every_frame_once_whatever_happens(tmp_path, seed):
                     break
         else:
             begin = end
-            end = json.loads(json.dumps(tail.find_latest(end, chance.choice([200, 1000, 1 << 30]))))
+            end = json.loads(
+                json.dumps(growing.find_latest(end, chance.choice([200, 1000, 1 << 30])))
+            )
             if chance.random() < 0.3:
-                tail = Tail([str(tmp_path)], "kafka.records")
-                list_offsets(tail, begin, end)  # an attempt that came to nothing
-            got += list_offsets(tail, begin, end)
+                growing = GrowingFiles([str(tmp_path)], "kafka.records")
+                list_offsets(growing, begin, end)  # an attempt that came to nothing
+            got += list_offsets(growing, begin, end)
     append_bytes(active, pending)
-    while (end := tail.find_latest(begin := end)) is not begin:
-        got += list_offsets(tail, begin, end)
+    while (end := growing.find_latest(begin := end)) is not begin:
+        got += list_offsets(growing, begin, end)
     assert sorted(got) == list(range(written))
 
 
 def test_a_file_with_a_changed_end_is_another_file(log, tmp_path):
     log.write_bytes(make_batch(0, size=500) + make_batch(3, size=500))
-    tail = Tail([str(tmp_path)], "kafka.records")
-    end, got = read_new_offsets(tail, START)
+    growing = GrowingFiles([str(tmp_path)], "kafka.records")
+    end, got = read_new_offsets(growing, START)
     assert got == list(range(6))
     with open(log, "rb+") as file:  # the inode and the beginning stay
         file.seek(-len(make_batch(3, size=500)), os.SEEK_END)
         file.write(make_batch(10, size=500) + make_batch(13, size=500))
     with pytest.raises(EOFError, match="is not what it was"):
-        read_new_offsets(tail, end)
+        read_new_offsets(growing, end)
 
 
 def test_a_file_with_a_changed_beginning_is_read_from_there(log, tmp_path):
     log.write_bytes(make_batch(0, size=500) + make_batch(3, size=500))
-    tail = Tail([str(tmp_path)], "kafka.records")
-    end, _ = read_new_offsets(tail, START)
+    growing = GrowingFiles([str(tmp_path)], "kafka.records")
+    end, _ = read_new_offsets(growing, START)
     with open(log, "rb+") as file:  # the inode and the end stay
         file.write(make_batch(-3, size=500))
     append_bytes(log, make_batch(6))
-    assert read_new_offsets(tail, end)[1] == [-3, -2, -1, 3, 4, 5, 6, 7, 8]
+    assert read_new_offsets(growing, end)[1] == [-3, -2, -1, 3, 4, 5, 6, 7, 8]
 
 
 def test_another_file_with_the_same_beginning_is_read_whole(log, tmp_path):
     log.write_bytes(make_batch(0, size=500) + make_batch(3, size=500))
-    tail = Tail([str(tmp_path)], "kafka.records")
-    end, _ = read_new_offsets(tail, START)
+    growing = GrowingFiles([str(tmp_path)], "kafka.records")
+    end, _ = read_new_offsets(growing, START)
     (tmp_path / "new").write_bytes(
         make_batch(0, size=500) + make_batch(10, size=500) + make_batch(13)
     )
     os.replace(tmp_path / "new", log)
-    assert read_new_offsets(tail, end)[1] == [0, 1, 2, 10, 11, 12, 13, 14, 15]
+    assert read_new_offsets(growing, end)[1] == [0, 1, 2, 10, 11, 12, 13, 14, 15]
 
 
 def replace_second_batch(path):
@@ -555,8 +563,8 @@ def replace_second_batch(path):
 def test_a_file_that_changes_before_more_of_it_is_read_is_left(log, tmp_path, monkeypatch):
     """It was known again when its directory was listed."""
     log.write_bytes(make_batch(0, size=500) + make_batch(3, size=500))
-    tail = Tail([str(tmp_path)], "kafka.records")
-    end, _ = read_new_offsets(tail, START)
+    growing = GrowingFiles([str(tmp_path)], "kafka.records")
+    end, _ = read_new_offsets(growing, START)
     append_bytes(log, make_batch(6))
 
     def ranges_of_changed(path):
@@ -564,14 +572,14 @@ def test_a_file_that_changes_before_more_of_it_is_read_is_left(log, tmp_path, mo
         return source.open_ranges(path)
 
     monkeypatch.setattr("wirescan.reading.growing.open_ranges", ranges_of_changed)
-    assert tail.find_latest(end) is end
+    assert growing.find_latest(end) is end
 
 
 def test_a_file_that_changes_before_it_is_opened_is_gone(log, tmp_path, monkeypatch):
     log.write_bytes(make_batch(0, size=500) + make_batch(3, size=500))
     files = file_identity.Files([str(tmp_path)], format_of("kafka.batches"))
     (identity,) = file_identity.parse_offset(
-        Tail([str(tmp_path)], "kafka.records").find_latest(START)
+        GrowingFiles([str(tmp_path)], "kafka.records").find_latest(START)
     ).values()
     find_path = files.find_path
 
@@ -589,18 +597,18 @@ def test_the_backlog_is_what_an_offset_leaves(tmp_path):
     path = tmp_path / f"{0:020}.log"
     batch = kafka.encode_batch([kafka.Record(0, value=b"v")])
     path.write_bytes(batch + batch[:-1])
-    tail = Tail([str(tmp_path)], "kafka.records")
+    growing = GrowingFiles([str(tmp_path)], "kafka.records")
     size = len(batch)
     start = {"files": {}}
-    assert tail.measure_backlog(start) == {
+    assert growing.measure_backlog(start) == {
         "files": 1,
         "bytes": 2 * size - 1,
         "backlog": 2 * size - 1,
     }
-    latest = tail.find_latest(start)
-    assert tail.measure_backlog(latest)["backlog"] == size - 1
+    latest = growing.find_latest(start)
+    assert growing.measure_backlog(latest)["backlog"] == size - 1
     (tmp_path / f"{1:020}.log").write_bytes(batch)
-    assert tail.measure_backlog(latest) == {
+    assert growing.measure_backlog(latest) == {
         "files": 2,
         "bytes": 3 * size - 1,
         "backlog": 2 * size - 1,
@@ -612,8 +620,8 @@ def test_bytes_after_a_cut_are_read_if_the_file_was_listed_before_it(tmp_path, m
     path = tmp_path / f"{0:020}.log"
     batches = [kafka.encode_batch([kafka.Record(number, value=bytes(50))]) for number in range(100)]
     path.write_bytes(b"".join(batches))
-    tail = Tail([str(tmp_path)], "kafka.records", lossless=False)
-    offset = tail.find_latest({"files": {}})
+    growing = GrowingFiles([str(tmp_path)], "kafka.records", lossless=False)
+    offset = growing.find_latest({"files": {}})
     list_present = file_identity.Files.list_present
 
     def list_and_cut(self, progress, **options):
@@ -627,8 +635,8 @@ def test_bytes_after_a_cut_are_read_if_the_file_was_listed_before_it(tmp_path, m
     with monkeypatch.context() as patch:
         patch.setattr(file_identity.Files, "list_present", list_and_cut)
         patch.setattr("wirescan.reading.growing.logger.warning", append_one)
-        cut = tail.find_latest(offset)
-    latest = tail.find_latest(cut)
-    parts = [part for task in tail.plan_tasks(cut, latest) for part in task]
-    tables = [table for part in parts for _, table in tail.read_tables(part)]
+        cut = growing.find_latest(offset)
+    latest = growing.find_latest(cut)
+    parts = [part for task in growing.plan_tasks(cut, latest) for part in task]
+    tables = [table for part in parts for _, table in growing.read_tables(part)]
     assert [number for table in tables for number in table["offset"].tolist()] == [6]

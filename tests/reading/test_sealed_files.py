@@ -12,7 +12,7 @@ import pytest
 from tests.support.log_files import append_bytes
 from wirescan import kafka, lumberjack
 from wirescan.files import file_identity, sealed_files
-from wirescan.reading.growing import Tail
+from wirescan.reading.growing import GrowingFiles
 
 START = {"files": {}}
 SETTLED = 5_000_000  # nanoseconds after which a file is settled, in these tests
@@ -35,68 +35,68 @@ def write_segments(folder, numbers):
         (folder / f"{2 * number:020}.log").write_bytes(make_batch(2 * number))
 
 
-def make_tail(folder, format="kafka.records", **options):
-    return Tail([str(folder)], format, **options)
+def make_growing_files(folder, format="kafka.records", **options):
+    return GrowingFiles([str(folder)], format, **options)
 
 
-def advance(tail, start):
+def advance(growing, start):
     """Return the next offset, through JSON as Spark has it, and the log offsets up to there."""
-    end = json.loads(json.dumps(tail.find_latest(start)))
-    return end, list_offsets(tail, start, end)
+    end = json.loads(json.dumps(growing.find_latest(start)))
+    return end, list_offsets(growing, start, end)
 
 
-def list_offsets(tail, start, end):
-    parts = [part for task in tail.plan_tasks(start, end) for part in task]
+def list_offsets(growing, start, end):
+    parts = [part for task in growing.plan_tasks(start, end) for part in task]
     return [
         int(number)
         for part in parts
-        for _, table in tail.read_tables(part)
+        for _, table in growing.read_tables(part)
         for number in table["offset"]
     ]
 
 
-def seal(tail, folder, start, settle, number):
+def seal(growing, folder, start, settle, number):
     """Add a segment, so that there is a new offset in which the older ones are finished."""
     settle()
     write_segments(folder, [number])
-    end, offsets = advance(tail, start)
+    end, offsets = advance(growing, start)
     assert offsets == [2 * number, 2 * number + 1]
     return end
 
 
 @pytest.fixture
 def sealed(tmp_path, settle):
-    """Six segments that were read; the offset counts five of them. (tail, folder, offset)"""
+    """Six segments that were read; the offset counts five of them. (growing, folder, offset)"""
     write_segments(tmp_path, range(4))
-    tail = make_tail(tmp_path)
-    end, offsets = advance(tail, START)
+    growing = make_growing_files(tmp_path)
+    end, offsets = advance(growing, START)
     assert offsets == list(range(8))
-    end = seal(tail, tmp_path, end, settle, 4)
+    end = seal(growing, tmp_path, end, settle, 4)
     settle()
     write_segments(tmp_path, [5])
-    end, offsets = advance(tail, end)
+    end, offsets = advance(growing, end)
     assert end["sealed"][str(tmp_path)]["files"] == 5
-    return tail, tmp_path, end
+    return growing, tmp_path, end
 
 
 @pytest.mark.parametrize("restarts", [False, True])
 def test_the_size_of_an_offset_follows_what_changed(tmp_path, settle, restarts):
     write_segments(tmp_path, range(10_000))
-    tail = make_tail(tmp_path)
-    end, offsets = advance(tail, START)
+    growing = make_growing_files(tmp_path)
+    end, offsets = advance(growing, START)
     assert len(offsets) == 20_000
     assert len(end["files"]) == 10_000  # all of them changed
     settle()
     for number in range(10_000, 10_003):
         write_segments(tmp_path, [number])
         if restarts:
-            tail = make_tail(tmp_path)
-        end, offsets = advance(tail, end)
+            growing = make_growing_files(tmp_path)
+        end, offsets = advance(growing, end)
         assert offsets == [2 * number, 2 * number + 1]
         settle()
     assert len(json.dumps(end)) < 1000
-    assert tail.measure_backlog(end)["backlog"] == 0
-    assert make_tail(tmp_path).find_latest(end) is end
+    assert growing.measure_backlog(end)["backlog"] == 0
+    assert make_growing_files(tmp_path).find_latest(end) is end
 
 
 def test_offsets_of_earlier_versions_are_read(tmp_path, settle):
@@ -104,15 +104,15 @@ def test_offsets_of_earlier_versions_are_read(tmp_path, settle):
     end = json.loads(
         json.dumps(
             file_identity.make_offset(
-                file_identity.parse_offset(make_tail(tmp_path).find_latest(START))
+                file_identity.parse_offset(make_growing_files(tmp_path).find_latest(START))
             )
         )
     )
     assert end.keys() == {"files"}
     settle()
     write_segments(tmp_path, [4])
-    tail = make_tail(tmp_path)
-    end, offsets = advance(tail, end)
+    growing = make_growing_files(tmp_path)
+    end, offsets = advance(growing, end)
     assert offsets == [8, 9]
     assert end["sealed"][str(tmp_path)]["files"] == 4
 
@@ -122,14 +122,14 @@ def test_a_batch_is_repeated_after_a_kill(sealed, settle):
     _, folder, start = sealed
     settle()
     write_segments(folder, [6, 7])
-    end, offsets = advance(make_tail(folder), start)
+    end, offsets = advance(make_growing_files(folder), start)
     assert offsets == [12, 13, 14, 15]
-    assert list_offsets(make_tail(folder), start, end) == offsets
+    assert list_offsets(make_growing_files(folder), start, end) == offsets
     settle()
     write_segments(folder, [8])
-    later, offsets = advance(make_tail(folder), end)
+    later, offsets = advance(make_growing_files(folder), end)
     assert offsets == [16, 17]
-    assert list_offsets(make_tail(folder), end, later) == offsets
+    assert list_offsets(make_growing_files(folder), end, later) == offsets
 
 
 def test_a_copy_of_a_finished_file_is_another_file(tmp_path, settle):
@@ -138,11 +138,11 @@ def test_a_copy_of_a_finished_file_is_another_file(tmp_path, settle):
     first = bytes(kafka.encode_batch([value], base_offset=0))
     (tmp_path / f"{0:020}.log").write_bytes(first)
     write_segments(tmp_path, [1])
-    tail = make_tail(tmp_path)
-    end, _ = advance(tail, START)
+    growing = make_growing_files(tmp_path)
+    end, _ = advance(growing, START)
     settle()
     shutil.copy(tmp_path / f"{0:020}.log", tmp_path / f"{4:020}.log")
-    end, offsets = advance(tail, end)
+    end, offsets = advance(growing, end)
     assert end["sealed"][str(tmp_path)]["files"] >= 1
     assert offsets == [0]
 
@@ -150,7 +150,7 @@ def test_a_copy_of_a_finished_file_is_another_file(tmp_path, settle):
 @pytest.mark.parametrize("restarts", [False, True])
 def test_an_old_file_that_comes_later_is_read(sealed, settle, restarts):
     """Its mtime is older than the offset, and its name is lower than those of finished files."""
-    tail, folder, end = sealed
+    growing, folder, end = sealed
     settle()
     other = folder.parent / f"{folder.name}-other"
     other.mkdir()
@@ -158,8 +158,8 @@ def test_an_old_file_that_comes_later_is_read(sealed, settle, restarts):
     os.utime(other / f"{100:020}.log", (1, 1))
     (other / f"{100:020}.log").rename(folder / f"{1:020}.log")
     if restarts:
-        tail = make_tail(folder)
-    end, offsets = advance(tail, end)
+        growing = make_growing_files(folder)
+    end, offsets = advance(growing, end)
     assert offsets == [100, 101]
 
 
@@ -170,40 +170,40 @@ def test_an_old_file_that_comes_later_is_read(sealed, settle, restarts):
     ids=["chmod", "rename"],
 )
 def test_a_finished_file_whose_inode_changes_is_not_read_again(sealed, settle, restarts, change):
-    tail, folder, end = sealed
+    growing, folder, end = sealed
     settle()
     change(folder / f"{2:020}.log")
     if restarts:
-        tail = make_tail(folder)
+        growing = make_growing_files(folder)
     for number in range(6, 9):
         settle()
         write_segments(folder, [number])
-        end, offsets = advance(tail, end)
+        end, offsets = advance(growing, end)
         assert offsets in ([], [2 * number, 2 * number + 1]), number
     assert end["sealed"][str(folder)]["files"] == 8
 
 
 def test_a_finished_file_that_grows_continues_while_the_stream_runs(sealed, settle):
-    tail, folder, end = sealed
+    growing, folder, end = sealed
     settle()
     append_bytes(folder / f"{2:020}.log", make_batch(1000))
-    end, offsets = advance(tail, end)
+    end, offsets = advance(growing, end)
     assert offsets == []  # the offset lists it again
-    end, offsets = advance(tail, end)
+    end, offsets = advance(growing, end)
     assert offsets == [1000, 1001]
 
 
 def test_finished_files_may_go(sealed, settle):
-    tail, folder, end = sealed
+    growing, folder, end = sealed
     for number in (0, 1):
         (folder / f"{2 * number:020}.log").unlink()
-    assert tail.find_latest(end) is end
+    assert growing.find_latest(end) is end
     settle()
     write_segments(folder, [6])
-    end, offsets = advance(make_tail(folder), end)
+    end, offsets = advance(make_growing_files(folder), end)
     assert offsets == [12, 13]
     assert end["sealed"][str(folder)]["files"] == 4
-    assert make_tail(folder).measure_backlog(end)["backlog"] == 0
+    assert make_growing_files(folder).measure_backlog(end)["backlog"] == 0
 
 
 def test_too_many_old_files_are_an_error(sealed, settle, caplog):
@@ -211,8 +211,8 @@ def test_too_many_old_files_are_an_error(sealed, settle, caplog):
     _, folder, end = sealed
     end["sealed"][str(folder)]["files"] -= 1
     with pytest.raises(EOFError, match="has 5 files from before the last offset, .* counted 4"):
-        make_tail(folder).find_latest(end)
-    make_tail(folder, lossless=False).find_latest(end)
+        make_growing_files(folder).find_latest(end)
+    make_growing_files(folder, lossless=False).find_latest(end)
     assert "counted 4" in caplog.text
 
 
@@ -224,17 +224,17 @@ def test_files_that_wait_are_not_finished(tmp_path, settle):
         settle()
         os.utime(tmp_path / f"{2 * number:020}.log")
     (tmp_path / f"{1:020}.log").touch()
-    tail, end, offsets = make_tail(tmp_path), START, []
+    growing, end, offsets = make_growing_files(tmp_path), START, []
     while True:
         settle()
-        start, end = end, json.loads(json.dumps(tail.find_latest(end, max_files=1)))
+        start, end = end, json.loads(json.dumps(growing.find_latest(end, max_files=1)))
         if start == end:
             break
-        offsets += list_offsets(make_tail(tmp_path), start, end)
-        tail = make_tail(tmp_path)
+        offsets += list_offsets(make_growing_files(tmp_path), start, end)
+        growing = make_growing_files(tmp_path)
     assert sorted(offsets) == list(range(12))
     append_bytes(tmp_path / f"{1:020}.log", make_batch(100))
-    end, more = advance(tail, end)
+    end, more = advance(growing, end)
     assert more == [100, 101]
 
 
@@ -244,18 +244,18 @@ def test_files_of_the_receiver_are_finished_by_their_names(tmp_path, settle):
         (tmp_path / f"20260101T000000.000000Z-{number:06}.lumberjack").write_bytes(bytes(window))
 
     def count(start, end):
-        tail = make_tail(tmp_path, "lumberjack.events")
-        parts = [part for task in tail.plan_tasks(start, end) for part in task]
-        return sum(len(table) for part in parts for _, table in tail.read_tables(part))
+        growing = make_growing_files(tmp_path, "lumberjack.events")
+        parts = [part for task in growing.plan_tasks(start, end) for part in task]
+        return sum(len(table) for part in parts for _, table in growing.read_tables(part))
 
     for number in range(20):
         write(number)
     (tmp_path / "mine.lumberjack").write_bytes(bytes(lumberjack.encode_batch([{"n": 1}])))
-    end = make_tail(tmp_path, "lumberjack.events").find_latest(START)
+    end = make_growing_files(tmp_path, "lumberjack.events").find_latest(START)
     assert count(START, end) == 21
     settle()
     write(20)
-    start, end = end, make_tail(tmp_path, "lumberjack.events").find_latest(end)
+    start, end = end, make_growing_files(tmp_path, "lumberjack.events").find_latest(end)
     assert count(start, end) == 1
     assert end["sealed"][str(tmp_path)]["files"] == 20
     assert len(end["files"]) == 2
@@ -270,7 +270,7 @@ def test_every_frame_once_with_kills(tmp_path, settle, seed):
     for folder in folders:
         folder.mkdir()
         active[folder] = folder / f"{0:020}.log"
-    tail, end, offsets, written, most = make_tail(tmp_path), START, [], 0, 0
+    growing, end, offsets, written, most = make_growing_files(tmp_path), START, [], 0, 0
     done = set()
     for _ in range(100):
         folder = chance.choice(folders)
@@ -293,12 +293,14 @@ def test_every_frame_once_with_kills(tmp_path, settle, seed):
         else:
             begin, end = (
                 end,
-                json.loads(json.dumps(tail.find_latest(end, chance.choice([100, 300, 1 << 30])))),
+                json.loads(
+                    json.dumps(growing.find_latest(end, chance.choice([100, 300, 1 << 30])))
+                ),
             )
             if chance.random() < 0.5:
-                list_offsets(make_tail(tmp_path), begin, end)  # killed, and repeated
-                tail = make_tail(tmp_path)
-            offsets += list_offsets(tail, begin, end)
+                list_offsets(make_growing_files(tmp_path), begin, end)  # killed, and repeated
+                growing = make_growing_files(tmp_path)
+            offsets += list_offsets(growing, begin, end)
             most = max(most, sum(entry["files"] for entry in end.get("sealed", {}).values()))
             unread = {Path(path) for path, file in end["files"].items() if file.get("left")}
             done = {
@@ -309,7 +311,7 @@ def test_every_frame_once_with_kills(tmp_path, settle, seed):
                 and path.stat().st_size == end["files"][str(path)]["end"]
             } | {path for path in done if path.exists() and path not in unread}
     settle()
-    while (end := tail.find_latest(begin := end)) is not begin:
-        offsets += list_offsets(tail, begin, end)
+    while (end := growing.find_latest(begin := end)) is not begin:
+        offsets += list_offsets(growing, begin, end)
     assert sorted(offsets) == list(range(written))
     assert most > 3

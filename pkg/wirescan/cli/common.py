@@ -297,7 +297,7 @@ class FormatCommand(click.Command):
         option = next(param for param in self.params if isinstance(param, _FormatChoice))
         default = format_of(option.default_format)
         paths = self._list_paths(context)
-        # A growing capture is read as packets: see `Tail`.
+        # A growing capture is read as packets: see `GrowingFiles`.
         is_growing = context.params.get("follow", False) and paths != ["-"]
         chosen = choose_format(
             paths,

@@ -1,6 +1,6 @@
 """Files that grow: what was read of each file, and what can be read since then.
 
-Spark's streaming source uses `Tail`. This module does not import Spark.
+Spark's streaming source uses `GrowingFiles`. This module does not import Spark.
 
 An offset states how many bytes of each file were read, all of them whole frames, and how the file
 is recognized later: see `wirescan.files.file_identity`. Finished files are not listed one by one:
@@ -53,7 +53,7 @@ logger = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True)
-class TailSlice:
+class GrownSlice:
     """The bytes from `start` to `stop` of a file. They are whole frames."""
 
     file: FileProgress
@@ -80,7 +80,7 @@ class _Search:
     turn: tuple[str, int] = ("", 0)
 
 
-class Tail:
+class GrowingFiles:
     """The files of some paths, as they grow. For one thread.
 
     Args:
@@ -258,7 +258,7 @@ class Tail:
                 search.turn = (path, self._turn[1] if path == self._turn[0] else size)
                 search.max_bytes = 0
 
-    def plan_tasks(self, start: Offset, end: Offset) -> list[list[TailSlice]]:
+    def plan_tasks(self, start: Offset, end: Offset) -> list[list[GrownSlice]]:
         """Return what each task reads of the frames between two offsets. Small files share a task.
 
         Raises OSError. See also `lossless`.
@@ -279,7 +279,7 @@ class Tail:
             {path: State(grown[path].end, grown[path].node) for path in read_paths},
             read_paths,
         )
-        out: list[list[TailSlice]] = []
+        out: list[list[GrownSlice]] = []
         free_bytes = 0  # that the last task may still get
         for path, read_path in read_paths.items():
             begin = begins[path].end if path in begins else 0
@@ -293,7 +293,7 @@ class Tail:
                 if not out or last - first > free_bytes:
                     out.append([])
                     free_bytes = self._size
-                out[-1].append(TailSlice(grown[path], first, last))
+                out[-1].append(GrownSlice(grown[path], first, last))
                 free_bytes -= max(last - first, self._size // FILES_PER_TASK)
         return out
 
@@ -321,7 +321,7 @@ class Tail:
         return grown, [file for same_content in unmatched.values() for file in same_content]
 
     def read_tables(
-        self, part: TailSlice, chunk_bytes: int = CHUNK_BYTES
+        self, part: GrownSlice, chunk_bytes: int = CHUNK_BYTES
     ) -> Iterator[tuple[str, FrameTable]]:
         """Yield the frames of a part in tables, each with the current path of the file.
 

@@ -25,7 +25,7 @@ from pyspark.sql.types import StructType
 from wirescan.export.table_parts import split_by_bytes
 from wirescan.frames import to_arrow
 from wirescan.frames.table import FrameTable
-from wirescan.reading.growing import Tail
+from wirescan.reading.growing import GrowingFiles
 from wirescan.spark import kafka_topics
 from wirescan.spark.datasource_options import (
     choose_columns,
@@ -89,7 +89,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         )
         if not HAS_LIMITS and (self._max_bytes < math.inf or self._max_files < math.inf):
             raise ValueError(f"options {' and '.join(LIMITS)} need Spark 4.2")
-        self._tail = Tail(
+        self._tail = GrowingFiles(
             list_paths(parse_paths(options)),
             reading.format,
             errors=reading.errors,
@@ -142,7 +142,9 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def reportLatestOffset(self) -> dict[str, int]:  # noqa: N802 - Spark's name
         """Return the size of the files and what is unread of them, for the progress of a query.
 
-        `Tail.measure_backlog` describes the numbers. Spark calls it since 4.2. Raises OSError.
+        `GrowingFiles.measure_backlog` describes the numbers. Spark calls it since 4.2.
+
+        Raises OSError.
         """
         return self._tail.measure_backlog(self._last)
 

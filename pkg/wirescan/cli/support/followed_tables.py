@@ -13,7 +13,7 @@ from wirescan.cli.support.selection import RowChooser
 from wirescan.files.file_identity import Offset
 from wirescan.frames.table import FrameTable
 from wirescan.reading import growing
-from wirescan.reading.growing import Tail, TailSlice
+from wirescan.reading.growing import GrowingFiles, GrownSlice
 
 POLL = 0.2  # seconds between two looks at the files
 PIECE = 1 << 20  # bytes of files that are read before their rows are shown
@@ -33,7 +33,9 @@ class FollowedTables(SelectedTables):
 
     def __init__(self, paths: Sequence[str], *others: Any, **options: Any):
         super().__init__([], *others, **options)
-        self._tail = Tail(paths, self._format.spec, lossless=False, size=PIECE, **self._options)
+        self._tail = GrowingFiles(
+            paths, self._format.spec, lossless=False, size=PIECE, **self._options
+        )
 
     def __iter__(self) -> Iterator[tuple[FrameTable, str]]:
         log = _MessagePrinter()
@@ -61,11 +63,11 @@ class FollowedTables(SelectedTables):
             yield from self._read_parts(self._list_parts(offset, reached), chooser)
             offset = reached
 
-    def _list_parts(self, start: Offset, stop: Offset) -> list[TailSlice]:
+    def _list_parts(self, start: Offset, stop: Offset) -> list[GrownSlice]:
         tasks = self._tail.plan_tasks(start, stop)
         return [part for task in tasks for part in task if self._selection.wants_file(part.path)]
 
-    def _find_last(self, start: Offset, stop: Offset, rows: int) -> tuple[list[TailSlice], int]:
+    def _find_last(self, start: Offset, stop: Offset, rows: int) -> tuple[list[GrownSlice], int]:
         """Return the parts that hold the last rows, and how many rows in them are before those."""
         parts = self._list_parts(start, stop)
         missing = rows
@@ -80,7 +82,7 @@ class FollowedTables(SelectedTables):
         return parts, 0
 
     def _read_parts(
-        self, parts: Sequence[TailSlice], chooser: RowChooser
+        self, parts: Sequence[GrownSlice], chooser: RowChooser
     ) -> Iterator[tuple[FrameTable, str]]:
         for part in parts:
             for path, table in self._tail.read_tables(part):
@@ -90,7 +92,7 @@ class FollowedTables(SelectedTables):
 
 
 class _MessagePrinter(logging.Handler):
-    """Prints what a `Tail` logs: bytes that were lost."""
+    """Prints what `GrowingFiles` logs: bytes that were lost."""
 
     def emit(self, record: logging.LogRecord) -> None:
         print_message(f"wirescan: {record.getMessage()}")
