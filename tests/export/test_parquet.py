@@ -16,8 +16,8 @@ from tests.strategies import kafka as strategies
 from tests.strategies import shared as st
 from tests.support.paths import ORDERS
 from wirescan import ExpansionError, FrameError, Limits
+from wirescan.export import counted_batches
 from wirescan.export import fault_report as faults
-from wirescan.export import parquet
 from wirescan.export import parquet_writer as sink
 from wirescan.export.hive_layout import Layout
 from wirescan.export.parquet import Summary, convert, write, write_counted
@@ -92,9 +92,9 @@ def read_counted(path, columns, errors, *, as_columns):
     with pytest.MonkeyPatch.context() as patch:
         # The frames become columns without tables, or only by tables.
         if as_columns:
-            patch.setattr(parquet, "open_nested", None)
+            patch.setattr(counted_batches, "open_nested", None)
         else:
-            patch.setattr(parquet, "make_column_reader", lambda *arguments, **options: None)
+            patch.setattr(counted_batches, "make_column_reader", lambda *arguments, **options: None)
         layout = Layout.from_columns("kafka.records", columns)
         try:
             pieces = list(write_counted(plan(path, "kafka.records"), layout, errors=errors))

@@ -1,8 +1,8 @@
 """Record batches of nested frames, which become columns without tables of their rows.
 
 Only filters and damage need rows. `batches.py` uses this module for the formats that have
-`Format.write`, and reads several groups of frames at the same time. `parquet.py` uses it on one
-thread.
+`Format.write`, and reads several groups of frames at the same time. `counted_batches.py` uses it on
+one thread.
 """
 
 from __future__ import annotations

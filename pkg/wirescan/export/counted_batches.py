@@ -1,0 +1,249 @@
+"""Frames as record batches for Parquet, with counts of rows, frames and faults.
+
+`parquet.py` and `wirescan.spark` write the batches. Imports pyarrow.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass, fields
+from functools import partial
+from typing import Any, NamedTuple, Protocol
+
+import numpy as np
+
+from wirescan.frames.optional_packages import name_package
+
+with name_package("pyarrow", __name__, "'wirescan[arrow]'"):
+    import pyarrow as pa
+
+from wirescan.export import fault_report
+from wirescan.export.batches import BATCH_BYTES
+from wirescan.export.column_batches import make_column_reader
+from wirescan.export.hive_layout import Key, Layout
+from wirescan.export.table_parts import BATCH_ROWS
+from wirescan.frames.errors import check_mode
+from wirescan.frames.limits import Limits
+from wirescan.frames.lookup import find_bad_frames
+from wirescan.frames.registry import format_of
+from wirescan.frames.table import FrameTable
+from wirescan.reading.allowance import Allowance
+from wirescan.reading.chunked import count_chunks, scan_outermost
+from wirescan.reading.chunks import open_chunks
+from wirescan.reading.filters import Condition, check_filters
+from wirescan.reading.nested_groups import open_nested
+from wirescan.reading.splits import Slice
+
+
+@dataclass(frozen=True)
+class Summary:
+    """What a conversion did.
+
+    Attributes:
+        files: files read.
+        frames: good outermost frames, such as batches.
+        records: rows written.
+        bytes: bytes read.
+        faults: bad rows found.
+        tail: bytes after the last whole frames.
+        written: bytes of Parquet, without the table of faults.
+        seconds: wall time.
+    """
+
+    files: int = 0
+    frames: int = 0
+    records: int = 0
+    bytes: int = 0
+    faults: int = 0
+    tail: int = 0
+    written: int = 0
+    seconds: float = 0.0
+
+    def __add__(self, other: Summary) -> Summary:
+        return Summary(*(getattr(self, f.name) + getattr(other, f.name) for f in fields(self)))
+
+
+class RowChoice(Protocol):
+    """Chooses rows of the tables that pass the filters. It gets the tables in order."""
+
+    @property
+    def is_done(self) -> bool:
+        """Whether no row of a later table is chosen."""
+
+    def choose(self, table: FrameTable, path: str) -> np.ndarray:
+        """Return the numbers of the chosen rows of the next table, which is one of a file."""
+
+
+class CountedBatches(NamedTuple):
+    """The result for one table of frames.
+
+    Attributes:
+        summary: what is to be counted.
+        batches: the rows, in record batches of Spark's types, each with the key of its rows in
+            the layout.
+        faults: the bad frames, as `wirescan.export.fault_report` lists them, or None.
+    """
+
+    summary: Summary
+    batches: list[tuple[Key, pa.RecordBatch]]
+    faults: pa.RecordBatch | None = None
+
+
+def write_counted(
+    slices: Sequence[Slice],
+    layout: Layout,
+    *,
+    errors: str = "strict",
+    check: bool = True,
+    limits: Limits = Limits(),
+    filters: Iterable[tuple[Any, ...]] = (),
+    chooser: RowChoice | None = None,
+    advance: Callable[[int], None] = lambda count: None,
+) -> Iterator[CountedBatches]:
+    """Yield the frames of some slices, table by table.
+
+    Args:
+        slices: the slices. A file counts in the slice that has its first byte.
+        layout: the columns and directories.
+        errors: for bad frames: "strict" raises FrameError, "mark" keeps them as rows with their
+            fault, "skip" removes and counts them. Bad frames in lists are included if the lists
+            are among the columns.
+        check: verify checksums.
+        limits: bounds on rows and bytes.
+        filters: the filters that rows have to pass, see `wirescan.reading.filters`. Bad rows that
+            do not pass are not counted either.
+        chooser: chooses among the rows that pass. None, the default: all. Damage in rows that are
+            not chosen counts too.
+        advance: called with the bytes of frames that were written.
+
+    Raises:
+        FrameError: as `errors` says.
+        ValueError, TypeError, EOFError, OSError: as `chunked.iter_tables`.
+    """
+    check_mode(errors, limits)
+    format = format_of(layout.format)
+    # Bad rows are skipped here and not by the readers, so that they are counted.
+    options: dict[str, Any] = {
+        "errors": "strict" if errors == "strict" else "mark",
+        "check": check,
+        "limits": limits,
+    }
+    conditions = check_filters(filters, format)
+    needs_rows = chooser is not None or bool(conditions) or _needs_rows(layout, errors)
+    for part in slices:
+        if chooser is not None and chooser.is_done:
+            return
+        covered = 0
+        opener = _make_opener(layout, part.path, conditions, options, needs_rows=needs_rows)
+        file_range = open_chunks(part.path, part.start, part.stop, BATCH_BYTES)
+        for frames in scan_outermost(
+            count_chunks(file_range.chunks, opener.allowance),
+            format,
+            offset=part.start,
+            allow_cut=part.last or file_range.reaches_end,
+            source=part.path,
+            allowance=opener.allowance,
+            **options,
+        ):
+            read = int(frames["size"].sum(dtype=np.int64))
+            covered += read
+            yield CountedBatches(Summary(frames=int(np.count_nonzero(~frames.bad))), [])
+            for result in opener.open(frames):
+                yield _count_result(result, layout, errors, chooser, part.path)
+            advance(read)
+            if chooser is not None and chooser.is_done:
+                break
+        # The frames of a capture do not have the bytes of its packets' headers.
+        is_captured = format.outermost.make_reader is not None
+        tail_size = len(frames.tail) if is_captured else len(part) - covered
+        yield CountedBatches(
+            Summary(files=int(part.start == 0), bytes=len(part), tail=tail_size), []
+        )
+
+
+def _needs_rows(layout: Layout, errors: str) -> bool:
+    """Return whether rows are sorted into directories, or counted for damage in their lists."""
+    has_lists = not format_of(layout.format).lists.keys().isdisjoint(layout.columns)
+    return bool(layout.by) or (errors != "strict" and has_lists)
+
+
+class _Opener(NamedTuple):
+    """What opens the frames inside outermost frames.
+
+    allowance: counts what is opened.
+    open: returns the frames inside a table, as record batches or as tables.
+    """
+
+    allowance: Allowance
+    open: Callable[[FrameTable], Iterable[pa.RecordBatch | FrameTable]]
+
+
+def _make_opener(
+    layout: Layout,
+    source: str,
+    conditions: Sequence[Condition],
+    options: dict[str, Any],
+    *,
+    needs_rows: bool,
+) -> _Opener:
+    """Return what opens the frames of a file: as columns if possible, otherwise as tables.
+
+    conditions: the filters. options: the arguments `errors`, `check` and `limits` of the readers.
+    """
+    if not needs_rows:
+        reader = make_column_reader(
+            layout.format,
+            schema=layout.stored_schema,
+            binary="binary",
+            types="spark",
+            source=source,
+            batch_rows=BATCH_ROWS,
+            batch_bytes=BATCH_BYTES,
+            workers=1,
+            filters=(),
+            **options,
+        )
+        if reader is not None:
+            return _Opener(reader.allowance, reader.open)
+    allowance = Allowance(options["limits"])
+    open_tables = partial(
+        open_nested,
+        format=format_of(layout.format),
+        filters=conditions,
+        source=source,
+        allowance=allowance,
+        **options,
+    )
+    return _Opener(allowance, open_tables)
+
+
+def _count_result(
+    result: pa.RecordBatch | FrameTable,
+    layout: Layout,
+    errors: str,
+    chooser: RowChoice | None,
+    path: str,
+) -> CountedBatches:
+    """Return the rows to write, and the counts. The arguments are of `write_counted`."""
+    if isinstance(result, FrameTable):
+        return _count_table(result, layout, errors, chooser, path)
+    batch = layout.decode(result)
+    return CountedBatches(Summary(records=len(batch)), [((), batch)])
+
+
+def _count_table(
+    table: FrameTable, layout: Layout, errors: str, chooser: RowChoice | None, path: str
+) -> CountedBatches:
+    """Return the rows of a table to write, and the counts. The arguments are of `write_counted`."""
+    # Under "strict" the readers have raised for any damage.
+    damaged = [] if errors == "strict" else find_bad_frames(table, layout.columns)
+    bad_count = sum(len(bad) for bad, _ in damaged)
+    faults = None
+    if bad_count:
+        faults = fault_report.to_batch(table, path, layout.columns)
+    if errors == "skip" and bad_count:
+        table = table.where(~table.bad)
+    if chooser is not None:
+        table = table[chooser.choose(table, path)]
+    batches = list(layout.make_batches(table, path, errors))
+    return CountedBatches(Summary(records=len(table), faults=bad_count), batches, faults)
