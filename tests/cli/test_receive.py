@@ -37,7 +37,7 @@ from tests.support.lumberjack_server import (
     wait_until,
 )
 from wirescan import Limits, lumberjack
-from wirescan.cli.common import Failure
+from wirescan.cli.exit_codes import Failure
 from wirescan.cli.main import main
 from wirescan.cli.support.spool import NAME, Spool
 from wirescan.cli.verbs.receive import MessageLimiter

@@ -30,9 +30,9 @@ import wirescan
 from tests.support.command import parse_lines, run
 from tests.support.paths import CORPUS
 from wirescan.cli import progress
-from wirescan.cli.common import resolve_paths
 from wirescan.cli.foreign_files import decompress_chunks
 from wirescan.cli.output import format_path, name_path
+from wirescan.cli.path_arguments import resolve_paths
 from wirescan.frames.codecs import compress
 from wirescan.frames.value_text import encode, escape_bytes, escape_text
 from wirescan.kafka import Record, encode_batch, encode_message_set

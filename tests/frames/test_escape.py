@@ -9,7 +9,7 @@ from click.testing import CliRunner
 
 from tests.support.kafka_answers import NODE, greet_cluster, make_cluster
 from wirescan import FrameError, kafka, lumberjack
-from wirescan.cli.common import Failure, describe_error
+from wirescan.cli.exit_codes import Failure, describe_error
 from wirescan.cli.main import main
 from wirescan.cli.output import print_message
 from wirescan.core.fault import Fault

@@ -193,6 +193,23 @@ def is_pipe(path: str) -> bool:
     return is_local and not os.path.isfile(path) and not os.path.isdir(path)
 
 
+def read_head(path: str) -> bytes:
+    """Return the first HEAD bytes of a file or object, which identify its kind.
+
+    The result is empty for standard input, a pipe or a device. Raises OSError.
+    """
+    if find_translator(path) is not None:
+        return b""  # the name says what it is, so no chunk is fetched for that
+    if path == "-" or not URL.match(path) and not os.path.isfile(path):
+        return b""
+    return bytes(read_range(path, 0, HEAD))
+
+
+def is_compressed(path: str) -> bool:
+    """Return whether a file is decompressed when it is read. Raises OSError."""
+    return detect_compression(read_head(path)) is not None
+
+
 def read_first_contents(path: str, size: int) -> memoryview:
     """Return the first bytes of a file, URL, pipe or standard input, decompressed.
 

@@ -21,8 +21,8 @@ with name_package("click", "the command wirescan", "'wirescan[cli]'"):
     from click.shell_completion import add_completion_class
 
 from wirescan import FrameError
-from wirescan.cli.common import CLOSED_PIPE, INTERRUPTED, Damage, Failure, describe_error
 from wirescan.cli.completion import BashWords, FishWords, ZshWords
+from wirescan.cli.exit_codes import CLOSED_PIPE, INTERRUPTED, Damage, Failure, describe_error
 from wirescan.cli.foreign_files import CompressionError
 from wirescan.cli.output import print_message
 from wirescan.frames.similar_names import hint_at_names

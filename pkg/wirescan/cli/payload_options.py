@@ -7,8 +7,8 @@ from typing import Any
 
 import click
 
-from wirescan.cli.common import find_completed_format
 from wirescan.cli.completion import complete_decoders
+from wirescan.cli.format_command import find_completed_format
 
 HELP = """Decode the payloads in a column of bytes, such as value=json or key=long. DECODER is
 json[:FILE], msgpack[:FILE], avro:FILE, avro:registry=URL, protobuf:FILE,message=NAME,

@@ -20,8 +20,9 @@ Options for files, with their defaults:
     maxFrame            maximum bytes of one frame, as a number, or with k, m or g; default 100m. A
                         longer frame is a fault.
     maxInflated         maximum bytes of the decompressed payload of one frame; default 64m
-    maxRowBytes         maximum bytes of memory for the rows that are made at once. Default 256m, or
-                        3 times the bytes that hold the frames if that is more.
+    maxRowBytes         maximum bytes of memory for the rows that are made at once. Default:
+                        the largest of 256m, 3 times the bytes that hold the frames, and 16 times
+                        those beyond 256m.
     maxExpansion        maximum decompressed bytes per byte of a file; a row counts as 512 bytes.
                         Small files may have 512 KiB times this number. Default 512; a large number
                         removes the bound.

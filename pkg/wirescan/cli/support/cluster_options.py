@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from wirescan.cli.common import Damage, Failure
 from wirescan.cli.completion import complete_file
+from wirescan.cli.exit_codes import Damage, Failure
 from wirescan.cli.output import format_path
 from wirescan.kafka.client.sasl import MECHANISMS
 from wirescan.kafka.protocol.error_codes import BrokerError, ErrorCode

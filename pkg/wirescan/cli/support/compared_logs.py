@@ -14,8 +14,10 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import click
 
-from wirescan.cli.common import DEFAULT_FORMAT, Failure, compute_total_size
+from wirescan.cli.exit_codes import Failure
+from wirescan.cli.format_command import DEFAULT_FORMAT
 from wirescan.cli.output import format_path
+from wirescan.cli.path_arguments import compute_total_size
 from wirescan.cli.support.cluster_options import check_topic
 from wirescan.cli.support.format_choice import LIVE_SCHEME
 from wirescan.files.source import expand

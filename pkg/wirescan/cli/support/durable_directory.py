@@ -9,7 +9,7 @@ import fcntl
 import os
 from pathlib import Path
 
-from wirescan.cli.common import Failure
+from wirescan.cli.exit_codes import Failure
 from wirescan.cli.output import format_path
 from wirescan.files.new_directory import sync_directory
 

@@ -24,7 +24,7 @@ from typing import TYPE_CHECKING, Any, BinaryIO, NamedTuple, Protocol
 
 import numpy as np
 
-from wirescan.cli.common import Damage, Failure
+from wirescan.cli.exit_codes import Damage, Failure
 from wirescan.cli.output import format_path
 from wirescan.cli.support.durable_directory import DurableDirectory, publish
 from wirescan.core.fault import Fault

@@ -10,7 +10,8 @@ from typing import Any, NamedTuple, TypeAlias
 import click
 import numpy as np
 
-from wirescan.cli.common import Failure, describe_error, find_end, is_empty
+from wirescan.cli.exit_codes import Failure, describe_error
+from wirescan.cli.file_ends import find_end, is_empty
 from wirescan.cli.input import read_part
 from wirescan.cli.output import colour, dump_json, format_path, name_path
 from wirescan.cli.progress import Progress

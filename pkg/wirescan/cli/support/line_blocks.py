@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from itertools import chain
 
-from wirescan.cli.common import Damage
+from wirescan.cli.exit_codes import Damage
 from wirescan.cli.output import format_path
 from wirescan.frames.limits import Limits
 

@@ -16,8 +16,10 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from wirescan.cli.common import DEFAULT_FORMAT, Damage, Failure, describe_tail, is_pipe
-from wirescan.cli.input import read_input, read_part
+from wirescan.cli.exit_codes import Damage, Failure
+from wirescan.cli.file_ends import describe_tail
+from wirescan.cli.format_command import DEFAULT_FORMAT
+from wirescan.cli.input import is_pipe, read_input, read_part
 from wirescan.cli.output import format_path, print_message
 from wirescan.cli.support.line_blocks import iter_line_blocks
 from wirescan.cli.support.selection import FilePart, RowChooser, Selection, parse_partition

@@ -14,7 +14,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, BinaryIO
 
-from wirescan.cli.common import Failure
+from wirescan.cli.exit_codes import Failure
 from wirescan.cli.output import format_path
 from wirescan.files.new_directory import sync_directory
 from wirescan.frames.logs import OFFSET_END

@@ -6,8 +6,8 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
-from wirescan.cli.common import FileEnds, is_pipe
-from wirescan.cli.input import read_part
+from wirescan.cli.file_ends import FileEnds
+from wirescan.cli.input import is_pipe, read_part
 from wirescan.cli.output import print_message
 from wirescan.cli.progress import Progress
 from wirescan.cli.support.selection import RowChooser, Selection

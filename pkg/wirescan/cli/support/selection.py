@@ -20,15 +20,10 @@ from typing import Any, NamedTuple
 import click
 import numpy as np
 
-from wirescan.cli.common import (
-    DEFAULT_FORMAT,
-    Command,
-    Failure,
-    count_option,
-    is_compressed,
-    is_pipe,
-)
-from wirescan.cli.input import read_part
+from wirescan.cli.common_options import Command, count_option
+from wirescan.cli.exit_codes import Failure
+from wirescan.cli.format_command import DEFAULT_FORMAT
+from wirescan.cli.input import is_compressed, is_pipe, read_part
 from wirescan.cli.output import format_path
 from wirescan.files.source import get_size
 from wirescan.frames.columns import UNITS, ColumnKind

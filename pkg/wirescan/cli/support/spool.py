@@ -25,7 +25,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from wirescan.cli.common import Failure
+from wirescan.cli.exit_codes import Failure
 from wirescan.cli.output import FILE_MODE, format_path, print_message
 from wirescan.cli.support.durable_directory import DurableDirectory, publish
 from wirescan.core.fault import Fault

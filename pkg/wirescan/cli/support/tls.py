@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from functools import partial
 
-from wirescan.cli.common import Failure, describe_error
+from wirescan.cli.exit_codes import Failure, describe_error
 from wirescan.cli.output import format_path
 
 

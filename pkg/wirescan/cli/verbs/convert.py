@@ -14,32 +14,24 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from wirescan.cli.common import (
-    DAMAGE,
+from wirescan.cli.common_options import (
     DEFAULT_COMPRESSION,
-    DEFAULT_FORMAT,
-    Damage,
-    Failure,
-    FileEnds,
-    FormatCommand,
     check_option,
     columns_option,
     compression_option,
-    compute_total_size,
-    describe_error,
     errors_option,
-    format_option,
-    is_compressed,
-    is_pipe,
     json_option,
     limits_option,
     parse_names,
     paths_argument,
-    resolve_paths,
 )
 from wirescan.cli.completion import complete_directory
-from wirescan.cli.input import read_input
+from wirescan.cli.exit_codes import DAMAGE, Damage, Failure, describe_error
+from wirescan.cli.file_ends import FileEnds
+from wirescan.cli.format_command import DEFAULT_FORMAT, FormatCommand, format_option
+from wirescan.cli.input import is_compressed, is_pipe, read_input
 from wirescan.cli.output import dump_json, format_path, print_message
+from wirescan.cli.path_arguments import compute_total_size, resolve_paths
 from wirescan.cli.payload_options import decode_option
 from wirescan.cli.progress import Progress, show_spinner
 from wirescan.cli.support.selection import Selection, selection_options

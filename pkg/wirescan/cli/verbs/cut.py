@@ -6,20 +6,13 @@ from collections.abc import Iterator, Sequence
 
 import click
 
-from wirescan.cli.common import (
-    DEFAULT_FORMAT,
-    Failure,
-    FormatCommand,
-    format_option,
-    is_compressed,
-    is_pipe,
-    limits_option,
-    paths_argument,
-    resolve_paths,
-)
+from wirescan.cli.common_options import limits_option, paths_argument
 from wirescan.cli.completion import complete_directory, complete_file
-from wirescan.cli.input import read_input
+from wirescan.cli.exit_codes import Failure
+from wirescan.cli.format_command import DEFAULT_FORMAT, FormatCommand, format_option
+from wirescan.cli.input import is_compressed, is_pipe, read_input
 from wirescan.cli.output import format_path, open_output, print_message
+from wirescan.cli.path_arguments import resolve_paths
 from wirescan.cli.support.selection import Selection, selection_options
 from wirescan.frames.format import Format
 from wirescan.frames.limits import Limits

@@ -8,15 +8,10 @@ from typing import Any
 
 import click
 
-from wirescan.cli.common import (
-    DAMAGE,
-    FAILED,
-    describe_error,
-    json_option,
-    paths_argument,
-    read_head,
-)
+from wirescan.cli.common_options import json_option, paths_argument
+from wirescan.cli.exit_codes import DAMAGE, FAILED, describe_error
 from wirescan.cli.foreign_files import describe_foreign_file
+from wirescan.cli.input import read_head
 from wirescan.cli.output import colour, dump_json, format_path, print_message
 from wirescan.cli.support.format_choice import find_candidates
 from wirescan.frames.conversation import ConnectionGroup

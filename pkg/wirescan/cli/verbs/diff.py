@@ -8,16 +8,9 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from wirescan.cli.common import (
-    DAMAGE,
-    DEFAULT_FORMAT,
-    Failure,
-    FormatCommand,
-    count_option,
-    format_option,
-    json_option,
-    limits_option,
-)
+from wirescan.cli.common_options import count_option, json_option, limits_option
+from wirescan.cli.exit_codes import DAMAGE, Failure
+from wirescan.cli.format_command import DEFAULT_FORMAT, FormatCommand, format_option
 from wirescan.cli.output import dump_json
 from wirescan.cli.progress import Progress
 from wirescan.cli.support.cluster_options import login_options

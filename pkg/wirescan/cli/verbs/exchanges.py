@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import click
 
-from wirescan.cli.common import FOUND, Failure, FormatCommand, resolve_paths
+from wirescan.cli.exit_codes import Failure
+from wirescan.cli.format_command import FOUND, FormatCommand
 from wirescan.cli.output import format_path
+from wirescan.cli.path_arguments import resolve_paths
 from wirescan.cli.verbs.scan import scan
 from wirescan.frames.format import Format
 from wirescan.frames.registry import formats

@@ -13,13 +13,10 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import click
 import numpy as np
 
-from wirescan.cli.common import (
-    DAMAGE,
+from wirescan.cli.common_options import (
     DEFAULT_COMPRESSION,
     PARQUET_COLUMNS,
     PARQUET_COMPRESSION,
-    Damage,
-    Failure,
     check_option,
     columns_option,
     compression_option,
@@ -29,6 +26,7 @@ from wirescan.cli.common import (
     parse_names,
 )
 from wirescan.cli.completion import complete_directory
+from wirescan.cli.exit_codes import DAMAGE, Damage, Failure
 from wirescan.cli.output import dump_json, format_path, print_message
 from wirescan.cli.progress import Progress
 from wirescan.cli.support.cluster_options import (

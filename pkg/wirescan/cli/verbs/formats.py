@@ -6,7 +6,7 @@ from typing import Any
 
 import click
 
-from wirescan.cli.common import json_option
+from wirescan.cli.common_options import json_option
 from wirescan.cli.output import dump_json
 from wirescan.frames import registry
 from wirescan.frames.column_meanings import explain_column

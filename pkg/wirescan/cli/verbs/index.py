@@ -6,20 +6,13 @@ import os
 
 import click
 
-from wirescan.cli.common import (
-    DEFAULT_OUTERMOST_FORMAT,
-    Failure,
-    FormatCommand,
-    compute_total_size,
-    format_option,
-    is_compressed,
-    is_pipe,
-    max_frame_option,
-    paths_argument,
-    resolve_paths,
-)
+from wirescan.cli.common_options import max_frame_option, paths_argument
 from wirescan.cli.completion import complete_directory
+from wirescan.cli.exit_codes import Failure
+from wirescan.cli.format_command import DEFAULT_OUTERMOST_FORMAT, FormatCommand, format_option
+from wirescan.cli.input import is_compressed, is_pipe
 from wirescan.cli.output import format_path, print_message
+from wirescan.cli.path_arguments import compute_total_size, resolve_paths
 from wirescan.cli.progress import Progress
 from wirescan.files import boundary_index
 from wirescan.files.source import URL, get_size

@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from wirescan.cli.common import DAMAGE, json_option
+from wirescan.cli.common_options import json_option
+from wirescan.cli.exit_codes import DAMAGE
 from wirescan.cli.output import colour, dump_json
 from wirescan.cli.support.cluster_options import (
     check_topic,

@@ -12,17 +12,11 @@ from typing import TYPE_CHECKING, Any
 import click
 import numpy as np
 
-from wirescan.cli.common import (
-    DEFAULT_FORMAT,
-    Damage,
-    Failure,
-    compute_total_size,
-    describe_error,
-    json_option,
-    paths_argument,
-    resolve_paths,
-)
+from wirescan.cli.common_options import json_option, paths_argument
+from wirescan.cli.exit_codes import Damage, Failure, describe_error
+from wirescan.cli.format_command import DEFAULT_FORMAT
 from wirescan.cli.output import dump_json, format_path, print_message
+from wirescan.cli.path_arguments import compute_total_size, resolve_paths
 from wirescan.cli.progress import Progress
 from wirescan.cli.support.cluster_options import (
     check_topic,

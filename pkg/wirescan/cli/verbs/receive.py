@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from wirescan.cli.common import (
+from wirescan.cli.common_options import (
     DEFAULT_COMPRESSION,
     PARQUET_COLUMNS,
     PARQUET_COMPRESSION,

@@ -7,21 +7,13 @@ from typing import Any
 
 import click
 
-from wirescan.cli.common import (
-    DAMAGE,
-    DEFAULT_OUTERMOST_FORMAT,
-    FAILED,
-    FileEnds,
-    FormatCommand,
-    check_option,
-    compute_total_size,
-    format_option,
-    limits_option,
-    paths_argument,
-    resolve_paths,
-)
+from wirescan.cli.common_options import check_option, limits_option, paths_argument
+from wirescan.cli.exit_codes import DAMAGE, FAILED
+from wirescan.cli.file_ends import FileEnds
+from wirescan.cli.format_command import DEFAULT_OUTERMOST_FORMAT, FormatCommand, format_option
 from wirescan.cli.input import read_input
 from wirescan.cli.output import print_message
+from wirescan.cli.path_arguments import compute_total_size, resolve_paths
 from wirescan.cli.progress import Progress
 from wirescan.cli.support.report_numbers import ReportNumbers
 from wirescan.cli.support.report_page import render_html, render_markdown

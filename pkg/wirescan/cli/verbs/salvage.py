@@ -8,21 +8,13 @@ from typing import Any
 
 import click
 
-from wirescan.cli.common import (
-    DAMAGE,
-    DEFAULT_OUTERMOST_FORMAT,
-    Failure,
-    FormatCommand,
-    compute_total_size,
-    format_option,
-    json_option,
-    limits_option,
-    paths_argument,
-    resolve_paths,
-)
+from wirescan.cli.common_options import json_option, limits_option, paths_argument
 from wirescan.cli.completion import complete_directory
+from wirescan.cli.exit_codes import DAMAGE, Failure
+from wirescan.cli.format_command import DEFAULT_OUTERMOST_FORMAT, FormatCommand, format_option
 from wirescan.cli.input import read_input
 from wirescan.cli.output import colour, dump_json, format_path, name_path
+from wirescan.cli.path_arguments import compute_total_size, resolve_paths
 from wirescan.cli.progress import Progress
 from wirescan.cli.support.losses import Log, combine_bounds, describe_loss
 from wirescan.frames.format import Format

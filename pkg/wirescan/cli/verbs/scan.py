@@ -10,26 +10,25 @@ from typing import TYPE_CHECKING, BinaryIO
 
 import click
 
-from wirescan.cli.common import (
-    DAMAGE,
-    DEFAULT_FORMAT,
-    Failure,
-    FormatCommand,
+from wirescan.cli.common_options import (
     check_option,
     columns_option,
-    compute_total_size,
     errors_option,
-    find_completed_format,
-    format_option,
-    is_compressed,
-    is_pipe,
     limits_option,
     parse_names,
     paths_argument,
-    resolve_paths,
 )
 from wirescan.cli.completion import complete_encodings, complete_file
+from wirescan.cli.exit_codes import DAMAGE, Failure
+from wirescan.cli.format_command import (
+    DEFAULT_FORMAT,
+    FormatCommand,
+    find_completed_format,
+    format_option,
+)
+from wirescan.cli.input import is_compressed, is_pipe
 from wirescan.cli.output import format_path, open_output
+from wirescan.cli.path_arguments import compute_total_size, resolve_paths
 from wirescan.cli.payload_options import decode_option
 from wirescan.cli.progress import Progress
 from wirescan.cli.support.followed_tables import FollowedTables

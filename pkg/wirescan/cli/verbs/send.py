@@ -10,21 +10,13 @@ from typing import TYPE_CHECKING, Any
 import click
 import numpy as np
 
-from wirescan.cli.common import (
-    Damage,
-    Failure,
-    compute_total_size,
-    count_option,
-    describe_error,
-    describe_tail,
-    json_option,
-    paths_argument,
-    resolve_paths,
-    seconds_option,
-)
+from wirescan.cli.common_options import count_option, json_option, paths_argument, seconds_option
 from wirescan.cli.completion import complete_file
+from wirescan.cli.exit_codes import Damage, Failure, describe_error
+from wirescan.cli.file_ends import describe_tail
 from wirescan.cli.input import read_input
 from wirescan.cli.output import dump_json, format_path, print_message
+from wirescan.cli.path_arguments import compute_total_size, resolve_paths
 from wirescan.cli.progress import Progress
 from wirescan.cli.support.line_blocks import iter_line_blocks
 from wirescan.cli.support.tls import make_client_context

@@ -7,21 +7,13 @@ from typing import Any
 
 import click
 
-from wirescan.cli.common import (
-    DAMAGE,
-    DEFAULT_OUTERMOST_FORMAT,
-    FileEnds,
-    FormatCommand,
-    check_option,
-    compute_total_size,
-    format_option,
-    json_option,
-    limits_option,
-    paths_argument,
-    resolve_paths,
-)
+from wirescan.cli.common_options import check_option, json_option, limits_option, paths_argument
+from wirescan.cli.exit_codes import DAMAGE
+from wirescan.cli.file_ends import FileEnds
+from wirescan.cli.format_command import DEFAULT_OUTERMOST_FORMAT, FormatCommand, format_option
 from wirescan.cli.input import read_part
 from wirescan.cli.output import colour, dump_json, format_path, name_path
+from wirescan.cli.path_arguments import compute_total_size, resolve_paths
 from wirescan.cli.progress import Progress
 from wirescan.cli.support.latencies import SHOWN_GROUPS, list_cells
 from wirescan.cli.support.selection import Selection, selection_options

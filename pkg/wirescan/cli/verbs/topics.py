@@ -8,8 +8,10 @@ from typing import Any
 
 import click
 
-from wirescan.cli.common import DAMAGE, DEFAULT_OUTERMOST_FORMAT, Failure, json_option
+from wirescan.cli.common_options import json_option
 from wirescan.cli.completion import complete_directory
+from wirescan.cli.exit_codes import DAMAGE, Failure
+from wirescan.cli.format_command import DEFAULT_OUTERMOST_FORMAT
 from wirescan.cli.output import colour, dump_json
 from wirescan.frames.registry import format_of
 from wirescan.frames.value_text import escape_text, format_bytes, format_count, format_time

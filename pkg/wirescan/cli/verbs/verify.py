@@ -7,23 +7,17 @@ from typing import Any
 
 import click
 
-from wirescan.cli.common import (
-    DAMAGE,
+from wirescan.cli.common_options import check_option, json_option, limits_option, paths_argument
+from wirescan.cli.exit_codes import DAMAGE, FAILED, describe_error
+from wirescan.cli.foreign_files import CompressionError
+from wirescan.cli.format_command import (
     DEFAULT_OUTERMOST_FORMAT,
-    FAILED,
     FOUND,
     FormatCommand,
-    check_option,
-    compute_total_size,
-    describe_error,
     format_option,
-    json_option,
-    limits_option,
-    paths_argument,
-    resolve_paths,
 )
-from wirescan.cli.foreign_files import CompressionError
 from wirescan.cli.output import print_message
+from wirescan.cli.path_arguments import compute_total_size, resolve_paths
 from wirescan.cli.progress import Progress
 from wirescan.cli.support.checked_frames import CheckedFrames
 from wirescan.cli.support.findings import Report
