@@ -193,7 +193,7 @@ def test_a_log_that_grows_while_it_is_read_is_not_too_short(tmp_path, monkeypatc
         yield from read_part(*arguments, **options)
         checkpoint.write_text("0\n1\norders 0 25\n")
 
-    monkeypatch.setattr("wirescan.cli.support.findings.read_part", read_while_growing)
+    monkeypatch.setattr("wirescan.cli.support.verifier.read_part", read_while_growing)
     assert run(folder).exit_code == 0
     assert run(folder).exit_code == 1  # now the checkpoint has that offset before the scan
 
@@ -523,11 +523,11 @@ def test_names_of_the_files_of_a_log_in_a_store(monkeypatch):
         return [f"{7:020}.log", f"{7:020}.index", "other"]
 
     monkeypatch.setattr(losses, "list_names", list_names)
-    log = losses.Log("s3://b/orders-0/", SEGMENTS, None, "?region=eu")
+    log = losses.LogLosses("s3://b/orders-0/", SEGMENTS, None, "?region=eu")
     assert log.bases == [7]
     assert len(log.names) == 3
     assert asked == ["s3://b/orders-0?region=eu"]
-    assert losses.Log("s3://b/orders-0/copy-of-", SEGMENTS).names is None
+    assert losses.LogLosses("s3://b/orders-0/copy-of-", SEGMENTS).names is None
 
 
 def test_a_store_that_lists_no_directory(monkeypatch):
@@ -535,5 +535,5 @@ def test_a_store_that_lists_no_directory(monkeypatch):
         raise PermissionError(13, "access is denied", url)
 
     monkeypatch.setattr(losses, "list_names", refuse)
-    log = losses.Log("s3://b/orders-0/", SEGMENTS)
+    log = losses.LogLosses("s3://b/orders-0/", SEGMENTS)
     assert (log.names, log.bases) == (None, None)

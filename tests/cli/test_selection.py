@@ -19,8 +19,9 @@ from tests.strategies.kafka_log import make_segments
 from tests.support.command import parse_lines, run
 from tests.support.paths import CORPUS, ORDERS
 from wirescan import kafka
-from wirescan.cli.support import selection as selecting
-from wirescan.cli.support.selection import draw_numbers, make_selection
+from wirescan.cli.support import row_choice
+from wirescan.cli.support.row_choice import draw_numbers
+from wirescan.cli.support.selection_options import make_selection
 from wirescan.frames.registry import format_of
 from wirescan.kafka import Record, encode_batch
 
@@ -213,7 +214,7 @@ def read_damaged(tmp_path: Path, *arguments: object) -> list[int]:
 
 @pytest.mark.parametrize("piece", [1, 20_000, 8 << 20])
 def test_the_tail_does_not_depend_on_where_files_are_cut(monkeypatch, orders, piece):
-    monkeypatch.setattr(selecting, "TAIL_PIECE", piece)
+    monkeypatch.setattr(row_choice, "TAIL_PART", piece)
     offsets = [row["offset"] for row in orders]
     for count in (1, 40, 3_000):
         assert read_offsets(ORDERS, "--tail", count) == offsets[-count:]

@@ -10,7 +10,7 @@ from click.testing import CliRunner
 import wirescan
 from wirescan import Column, Display, Storage
 from wirescan.cli.main import main
-from wirescan.cli.support import findings
+from wirescan.cli.support import opened_formats
 from wirescan.cli.support.tally import Tally, count_piece
 from wirescan.cli.verbs import stat
 from wirescan.frames.logs import LogColumns, SegmentNames
@@ -101,7 +101,7 @@ def test_verify_counts_the_frames_of_one_child(tmp_path, monkeypatch):
     path.write_bytes(encode_batch([b"x", b"y", b"z"]))
     sibling = dataclasses.replace(RECORDS, name="kafka.siblings", display=Display())
     known = {**wirescan.formats(), sibling.name: sibling}
-    monkeypatch.setattr(findings, "formats", lambda: known)
+    monkeypatch.setattr(opened_formats, "formats", lambda: known)
     result = CliRunner().invoke(main, ["verify", str(path)])
     assert result.exit_code == 0, result.output
     assert "3 records" in result.output

@@ -11,7 +11,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from wirescan.cli.support.selection import RowChooser, Selection
+from wirescan.cli.support.row_choice import RowChooser
+from wirescan.cli.support.selection import Selection
 from wirescan.frames.format import Format
 from wirescan.frames.limits import Limits
 from wirescan.frames.lookup import find_outermost_rows

@@ -8,8 +8,8 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 from wirescan.cli.output import print_message
+from wirescan.cli.support.row_choice import RowChooser
 from wirescan.cli.support.selected_tables import SelectedTables
-from wirescan.cli.support.selection import RowChooser
 from wirescan.files.file_identity import Offset
 from wirescan.frames.table import FrameTable
 from wirescan.reading import growing

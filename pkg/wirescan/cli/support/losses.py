@@ -70,8 +70,27 @@ def combine_bounds(bounds: Iterable[str]) -> str:
     return inexact.pop() if len(inexact) == 1 else ABOUT
 
 
-class Log:
-    """The state of one log while its segments are verified in order.
+class LossTotals(NamedTuple):
+    """What logs have lost together.
+
+    unknown: damaged places at the end of a log that lost an unknown number of records.
+    """
+
+    records: int
+    ranges: int
+    bound: str
+    unknown: int
+
+
+def sum_losses(lost: Sequence[Lost], unknown: int) -> LossTotals:
+    """Return the sum of lost ranges, and of damaged places with an unknown loss."""
+    bounds = [*(loss.bound for loss in lost), *[AT_LEAST] * unknown]
+    records = sum(loss.records for loss in lost)
+    return LossTotals(records, len(lost), combine_bounds(bounds), unknown)
+
+
+class LogLosses:
+    """What one log has lost, and its state while its segments are verified in order.
 
     Args:
         prefix: of the paths of its segments; None for a file that is not named as a segment.
@@ -138,6 +157,15 @@ class Log:
         """Forget the damage before a good batch: what it lost is known by then."""
         self.damaged = False
         self.claims = []
+
+    def add_claimed_loss(self) -> None:
+        """Note what the end of a log has lost by the headers of its damaged batches alone."""
+        if self.claims:
+            first = min(claim.first for claim in self.claims)
+            last = max(claim.last for claim in self.claims)
+            self.add_loss(first, last, self.claims, at_end=True)
+        elif self.damaged:
+            self.unknown += 1
 
     def add_loss(
         self, first: int, last: int, claims: Sequence[Claim] = (), *, at_end: bool = False

@@ -22,7 +22,8 @@ from wirescan.cli.format_command import DEFAULT_FORMAT
 from wirescan.cli.input import is_pipe, read_input, read_part
 from wirescan.cli.output import format_path, print_message
 from wirescan.cli.support.line_blocks import iter_line_blocks
-from wirescan.cli.support.selection import FilePart, RowChooser, Selection, parse_partition
+from wirescan.cli.support.row_choice import RowChooser
+from wirescan.cli.support.selection import FilePart, Selection, parse_partition
 from wirescan.frames.errors import make_frame_error
 from wirescan.frames.format import Format
 from wirescan.frames.limits import Limits

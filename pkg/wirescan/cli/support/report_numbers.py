@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 from wirescan.cli.output import name_path
-from wirescan.cli.support.findings import Line, Report
+from wirescan.cli.support.finding_printer import Line
 from wirescan.cli.support.latencies import SHOWN_GROUPS
 from wirescan.cli.support.report_sample import CodecSample, WhatIf
 from wirescan.cli.support.tally import (
@@ -24,6 +24,7 @@ from wirescan.cli.support.tally import (
     has_time,
     measure_frames,
 )
+from wirescan.cli.support.verifier import Verifier
 from wirescan.core.fault import Fault
 from wirescan.core.gather import Places
 from wirescan.export.sketches import FrequentValues
@@ -282,7 +283,7 @@ class ReportNumbers:
         if self._inner is not None and self._inner.display.grouped_by is not None:
             self._data.key_column = self._inner.display.grouped_by
         self._options: dict[str, Any] = {"errors": "mark", "check": check, "limits": limits}
-        self._verifier = Report(
+        self._verifier = Verifier(
             format,
             fail,
             check=check,
@@ -327,7 +328,7 @@ class ReportNumbers:
             nested = open_nested(piece, self._inner, allowance=self._allowance, **self._options)
             opened = map(self._count_inside, nested)  # one group is opened at a time
         count_piece([self._tally, self.total], piece, opened)
-        self._verifier.verify_piece(piece)
+        self._verifier.verify_frames(piece)
         if self._data.has_maps:
             self._map_piece(piece)
         self._list_faults(piece)

@@ -10,7 +10,8 @@ from wirescan.cli.file_ends import FileEnds
 from wirescan.cli.input import is_pipe, read_part
 from wirescan.cli.output import print_message
 from wirescan.cli.progress import Progress
-from wirescan.cli.support.selection import RowChooser, Selection
+from wirescan.cli.support.row_choice import RowChooser, plan_parts
+from wirescan.cli.support.selection import Selection
 from wirescan.frames.errors import FrameError
 from wirescan.frames.fault_names import FaultMeaning
 from wirescan.frames.format import Format
@@ -73,7 +74,9 @@ class SelectedTables:
     def __iter__(self) -> Iterator[tuple[FrameTable, str]]:
         selection = self._selection
         limits = self._options["limits"]
-        plan = selection.plan(self._files, self._errors, limits, check=self._options["check"])
+        plan = plan_parts(
+            selection, self._files, self._errors, limits, check=self._options["check"]
+        )
         if plan.chooser.is_done:
             return
         for path, start, stop in plan.parts:

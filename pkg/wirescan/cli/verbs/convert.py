@@ -34,7 +34,9 @@ from wirescan.cli.output import dump_json, format_path, print_message
 from wirescan.cli.path_arguments import compute_total_size, resolve_paths
 from wirescan.cli.payload_options import decode_option
 from wirescan.cli.progress import Progress, show_spinner
-from wirescan.cli.support.selection import Selection, selection_options
+from wirescan.cli.support.row_choice import plan_rows
+from wirescan.cli.support.selection import Selection
+from wirescan.cli.support.selection_options import selection_options
 from wirescan.files.source import URL, get_size
 from wirescan.frames.columns import FAULT
 from wirescan.frames.format import Format
@@ -159,7 +161,7 @@ def convert(
         names_of_files = dict(zip(files, given_files))
         if selection.has_choice:
             # The filters are applied before.
-            files, options["chooser"] = selection.plan_rows(files, errors, limits, check=check)
+            files, options["chooser"] = plan_rows(selection, files, errors, limits, check=check)
         if decode:
             options["decode"] = decode
         schema = _make_query_schema(layout, decode) if query else None

@@ -13,7 +13,8 @@ from wirescan.cli.format_command import DEFAULT_FORMAT, FormatCommand, format_op
 from wirescan.cli.input import is_compressed, is_pipe, read_input
 from wirescan.cli.output import format_path, open_output, print_message
 from wirescan.cli.path_arguments import resolve_paths
-from wirescan.cli.support.selection import Selection, selection_options
+from wirescan.cli.support.selection import Selection
+from wirescan.cli.support.selection_options import selection_options
 from wirescan.frames.format import Format
 from wirescan.frames.limits import Limits
 from wirescan.frames.table import FrameTable

@@ -34,7 +34,8 @@ from wirescan.cli.support.record_readers import (
     parse_text_line,
 )
 from wirescan.cli.support.resume_file import ResumeFile
-from wirescan.cli.support.selection import Selection, record_selection_options
+from wirescan.cli.support.selection import Selection
+from wirescan.cli.support.selection_options import record_selection_options
 from wirescan.cli.verbs.send import LINES
 from wirescan.frames.errors import FrameError
 from wirescan.frames.registry import format_of

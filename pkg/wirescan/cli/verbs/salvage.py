@@ -16,7 +16,7 @@ from wirescan.cli.input import read_input
 from wirescan.cli.output import colour, dump_json, format_path, name_path
 from wirescan.cli.path_arguments import compute_total_size, resolve_paths
 from wirescan.cli.progress import Progress
-from wirescan.cli.support.losses import Log, combine_bounds, describe_loss
+from wirescan.cli.support.losses import LogLosses, combine_bounds, describe_loss
 from wirescan.frames.format import Format
 from wirescan.frames.limits import Limits
 from wirescan.frames.value_text import format_count
@@ -131,7 +131,7 @@ class SalvagePrinter:
 
     def __init__(self, *, as_json: bool):
         self._json = as_json
-        self._log = Log()  # counts what is lost
+        self._log = LogLosses()  # counts what is lost
         self._segments = 0
         self._frames = 0
         self._bytes = 0

@@ -42,7 +42,8 @@ from wirescan.cli.support.frame_writers import (
     write_text,
 )
 from wirescan.cli.support.selected_tables import SelectedTables
-from wirescan.cli.support.selection import Selection, selection_options
+from wirescan.cli.support.selection import Selection
+from wirescan.cli.support.selection_options import selection_options
 from wirescan.cli.support.template import Template
 from wirescan.frames.format import Format
 from wirescan.frames.limits import Limits

@@ -16,7 +16,9 @@ from wirescan.cli.output import colour, dump_json, format_path, name_path
 from wirescan.cli.path_arguments import compute_total_size, resolve_paths
 from wirescan.cli.progress import Progress
 from wirescan.cli.support.latencies import SHOWN_GROUPS, list_cells
-from wirescan.cli.support.selection import Selection, selection_options
+from wirescan.cli.support.row_choice import plan_parts
+from wirescan.cli.support.selection import Selection
+from wirescan.cli.support.selection_options import selection_options
 from wirescan.cli.support.tally import (
     Tally,
     count_piece,
@@ -106,7 +108,7 @@ def stat(
     summaries: list[dict[str, Any]] = []
     ends = FileEnds()
     with Progress(compute_total_size(files), "counting") as progress:
-        plan = selection.plan(files, "mark", limits, check=check)
+        plan = plan_parts(selection, files, "mark", limits, check=check)
         for path, start, stop in plan.parts:
             if plan.chooser.is_done:
                 break

@@ -20,8 +20,10 @@ from wirescan.cli.output import print_message
 from wirescan.cli.path_arguments import compute_total_size, resolve_paths
 from wirescan.cli.progress import Progress
 from wirescan.cli.support.checked_frames import CheckedFrames
-from wirescan.cli.support.findings import Report
-from wirescan.cli.support.selection import FilePart, Selection, selection_options
+from wirescan.cli.support.row_choice import plan_parts
+from wirescan.cli.support.selection import FilePart, Selection
+from wirescan.cli.support.selection_options import selection_options
+from wirescan.cli.support.verifier import Verifier
 from wirescan.core.fault import Fault
 from wirescan.files.translated import find_translator
 from wirescan.frames.errors import FrameError
@@ -135,7 +137,7 @@ def verify(
     files = resolve_paths(paths, format_name, fail, all_files=True)
     selected = selection.select_files(files)
     finder = _PartFinder(selection, selected, limits, check=check)
-    report = Report(
+    verifier = Verifier(
         format_name,
         fail,
         check=check,
@@ -147,21 +149,21 @@ def verify(
         checked=finder.checked,
     )
     for path in set(files) - set(selected):
-        report.exclude_file(path)
+        verifier.exclude_file(path)
     with Progress(compute_total_size(selected), "verifying") as progress:
         for path in selected:
-            _verify_file(path, report, finder, fail, progress)
+            _verify_file(path, verifier, finder, fail, progress)
     if files:
-        report.end_log()
-        report.print_summary()
+        verifier.end_log()
+        verifier.print_summary()
     if failed:
         context.exit(FAILED)
-    context.exit(DAMAGE if report.damage else 0)
+    context.exit(DAMAGE if verifier.damage else 0)
 
 
 def _verify_file(
     path: str,
-    report: Report,
+    verifier: Verifier,
     finder: _PartFinder,
     fail: Callable[[str], None],
     progress: Progress,
@@ -170,24 +172,24 @@ def _verify_file(
     try:
         part = finder.find(path)
         if part is None:
-            report.exclude_file(path)
+            verifier.exclude_file(path)
         else:
-            report.verify_part(part, progress)
+            verifier.verify_part(part, progress)
     except BrokenPipeError:
         raise
     except CompressionError as error:
-        report.report_bad_compression(str(error))
+        verifier.report_bad_compression(str(error))
     except (OSError, EOFError) as error:
         fail(describe_error(error, path))
     except FrameError as error:
         # All other damage is a row. A limit ends the command.
         if find_translator(path) is None or error.fault == Fault.LIMIT:
             raise
-        report.report_bad_storage(error)
+        verifier.report_bad_storage(error)
 
 
 class _PartFinder:
-    """Finds the parts of files to verify. The arguments are those of `Selection.plan`.
+    """Finds the parts of files to verify. The arguments are those of `plan_parts`.
 
     Attributes:
         checked: chooses the frames to verify; None for all frames of the files.
@@ -201,7 +203,7 @@ class _PartFinder:
         if not selection.conditions and not selection.has_choice:
             return
         # Damage has no values, so it does not count as a row.
-        plan = selection.plan(files, "skip", limits, check=check)
+        plan = plan_parts(selection, files, "skip", limits, check=check)
         if selection.tail is not None:
             self._parts = {part.path: part for part in plan.parts}
         self.checked = CheckedFrames(selection, plan.chooser, check=check, limits=limits)
