@@ -24,9 +24,9 @@ PLACE_BITS = 47  # of a position in a buffer; memory has no larger addresses
 
 
 class Wanted(NamedTuple):
-    """What is checked of a piece of a file.
+    """What is checked of some outermost frames of a file.
 
-    frames: its outermost frames, up to the last one that is wanted.
+    frames: those up to the last one that is wanted.
     opened: those of them that are opened.
     """
 
@@ -63,20 +63,20 @@ class CheckedFrames:
         """Whether no later row will be selected."""
         return self._chooser.is_done
 
-    def choose(self, piece: FrameTable, path: str, allowance: Allowance) -> Wanted:
-        """Return what is to be checked of the next piece of a file.
+    def choose(self, frames: FrameTable, path: str, allowance: Allowance) -> Wanted:
+        """Return what is to be checked of the next outermost frames of a file.
 
         allowance: of the file. What is opened only to find the last row is counted apart.
         """
-        opened = self._selection.prune(piece, path)
+        opened = self._selection.prune(frames, path)
         if self._selection.limit is None or not len(opened):
-            return Wanted(piece, opened)
+            return Wanted(frames, opened)
         last = self._find_last(opened, path, allowance)
         if last is None:
-            return Wanted(piece, opened)
+            return Wanted(frames, opened)
         opened = opened[: last + 1]
-        rows = np.arange(len(piece))[find_kept_rows(piece, opened)]
-        return Wanted(piece[: int(rows[-1]) + 1], opened)
+        rows = np.arange(len(frames))[find_kept_rows(frames, opened)]
+        return Wanted(frames[: int(rows[-1]) + 1], opened)
 
     def _find_last(self, opened: FrameTable, path: str, allowance: Allowance) -> int | None:
         """Choose rows up to the last one of --limit, and return the row of its outermost frame.

@@ -1,4 +1,4 @@
-"""The tables of frames that a command prints: files, read piece by piece, and a selection."""
+"""The tables of frames that a command prints: files, a few frames at a time, and a selection."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ from wirescan.reading.nested_groups import open_nested
 
 
 class SelectedTables:
-    """Iterates over the tables of frames in files, piece by piece, as (table, path).
+    """Iterates over the tables of frames in files, as (table, path).
 
     Damage in the lists of a row, such as its headers, counts even if they are not shown. So does
     damage in frames that were read and are not selected.
@@ -82,18 +82,18 @@ class SelectedTables:
         for path, start, stop in plan.parts:
             allowance = Allowance(limits)
             options = {"allowance": allowance, **self._options}
-            pieces = read_part(path, start, stop, self._progress, allowance)
-            for piece in scan_outermost(pieces, self._format, offset=start, **options):
-                self._has_frames |= len(piece) > 0
-                frames = selection.prune(piece, path)
+            chunks = read_part(path, start, stop, self._progress, allowance)
+            for frames in scan_outermost(chunks, self._format, offset=start, **options):
+                self._has_frames |= len(frames) > 0
+                pruned = selection.prune(frames, path)
                 max_rows = plan.chooser.max_rows
-                for table in open_nested(frames, self._format, max_rows=max_rows, **options):
+                for table in open_nested(pruned, self._format, max_rows=max_rows, **options):
                     yield from self._apply_mode(table, path, plan.chooser)
                     if plan.chooser.is_done:
                         return
                 if path == "-" or is_pipe(path):
                     self._flush()
-            self._ends.add(piece, path)
+            self._ends.add(frames, path)
             self.damage |= self._ends.is_damaged
         self._is_complete = True
 
