@@ -39,7 +39,7 @@ cdef inline double decode_float(uint32_t bits) noexcept nogil:
 
 cdef inline void read_fixed(Walk* walk, const uint8_t* p, uint8_t type,
                             Field* row) noexcept nogil:
-    # Reads a value of fixed size. All its bytes exist.
+    # Read a value of fixed size. All its bytes exist.
     if type == BOOL:
         row.integer = p[0] == 1 if walk.compact else p[0] != 0
     elif type == BYTE:
@@ -57,7 +57,7 @@ cdef inline void read_fixed(Walk* walk, const uint8_t* p, uint8_t type,
 
 
 cdef inline Fault read_scalar(Walk* walk, Reader* r, uint8_t type, Field* row) noexcept nogil:
-    # Reads a value that is neither struct nor container. Leaves r after it.
+    # Read a value that is neither struct nor container, and leave `r` after it.
     cdef uint32_t size = FIXED_SIZE[walk.compact][type]
     cdef const uint8_t* p
     cdef int32_t number = 0
@@ -87,7 +87,7 @@ cdef inline Fault read_scalar(Walk* walk, Reader* r, uint8_t type, Field* row) n
 
 cdef inline Fault read_value(Walk* walk, Reader* r, int64_t truth, int64_t number,
                              Field* row) noexcept nogil:
-    # Reads the value of row `number`, or the header of a struct or container.
+    # Read the value of row `number`, or the header of a struct or container.
     # truth: the value of a boolean field of the compact protocol; else -1.
     cdef Level* level
     cdef Fault fault
@@ -108,13 +108,13 @@ cdef inline Fault read_value(Walk* walk, Reader* r, int64_t truth, int64_t numbe
 
 
 cdef inline void close_row(Field* row, int64_t end) noexcept nogil:
-    # Sets the size of a struct's or container's row. `end` is a position in its buffer.
+    # Set the size of a struct's or container's row. `end` is a position in its buffer.
     row.head.size = <uint32_t>(end - row.head.start)
     row.value_size = <int32_t>(row.head.size - row.value_at)
 
 
 cdef inline void close_rest(Rows* rows, Walk* walk, Reader* r, const uint8_t* base) noexcept nogil:
-    # The rows are full. Walks on to set the sizes of the structs and containers that are open.
+    # The rows are full. Walk on to set the sizes of the structs and containers that are open.
     cdef Level* level = &walk.level[walk.depth - 1]
     cdef uint64_t key
     cdef uint64_t value
@@ -146,9 +146,65 @@ cdef inline void close_rest(Rows* rows, Walk* walk, Reader* r, const uint8_t* ba
             close_row(row, r.at - base)
 
 
+cdef inline Fault read_type(Walk* walk, const Level* level, Reader* r, uint8_t* type, int32_t* id,
+                            int64_t* truth) noexcept nogil:
+    # Read the header of the next field, or find the type of the next element. STOP: there is none.
+    # truth: the value of a boolean field of the compact protocol; else -1.
+    if level.type == STRUCT:
+        return read_field(walk, r, type, id, truth)
+    truth[0] = -1
+    if not level.remaining:
+        type[0] = STOP
+    elif level.type == MAP and not level.remaining & 1:
+        type[0] = level.key_type
+    else:
+        type[0] = level.element_type
+    return OK
+
+
+cdef inline void fill_identity(Field* row, Level* level, uint8_t type, int32_t id) noexcept nogil:
+    # Write the type of a value, its id or number, and its role. id: that of a field.
+    row.head.kind = type
+    if level.type == STRUCT:
+        row.id = id
+        return
+    if level.type == MAP:
+        row.id = <int32_t>(level.count - ((level.remaining + 1) >> 1))
+        row.role = VALUE if level.remaining & 1 else KEY
+    else:
+        row.id = <int32_t>(level.count - level.remaining)
+        row.role = ELEMENT
+    level.remaining -= 1
+
+
+cdef inline Fault add_bad_row(Rows* rows, Walk* walk, int32_t depth, const uint8_t* mark,
+                              const uint8_t* end, const Message* message, int32_t parent,
+                              const uint8_t* base, Fault fault) noexcept nogil:
+    # Add one row for the bytes from `mark` on. The structs and containers that are open are bad too.
+    # depth: that of the value which cannot be read, or 0 for bytes after the message.
+    cdef Field* row = <Field*>begin_row(rows, sizeof(Field))
+    cdef const Level* level
+    if row is NULL:
+        return LIMIT
+    row.depth = <uint8_t>depth
+    row.enclosing = <int32_t>walk.level[depth - 1].row if depth else -1
+    place(&row.head, base, mark, end, parent, message.head.buffer, <uint8_t>fault)
+    rows.count += 1
+    rows.bad += 1
+    while walk.depth > 0:
+        walk.depth -= 1
+        level = &walk.level[walk.depth]
+        if level.row >= 0 and level.row < <int64_t>rows.count - 1:
+            row = <Field*>rows.at + level.row
+            row.head.fault = <uint8_t>fault
+            close_row(row, end - base)
+            rows.bad += 1
+    return OK
+
+
 cdef inline Fault add_fields(Rows* rows, const void* outer, const uint8_t* start,
                              int32_t parent, const void* context) noexcept nogil:
-    # Adds a row for each field, element, key and value of a message. This is an AddRows, whose
+    # Add a row for each field, element, key and value of a message. This is an AddRows, whose
     # context is the deepest level.
     cdef const Message* message = <const Message*>outer
     cdef int32_t deepest = (<const int32_t*>context)[0]
@@ -173,15 +229,7 @@ cdef inline Fault add_fields(Rows* rows, const void* outer, const uint8_t* start
         depth = walk.depth
         mark = r.at
         level = &walk.level[depth - 1]
-        if level.type == STRUCT:
-            fault = read_field(&walk, &r, &type, &id, &truth)
-        elif level.remaining:
-            if level.type == MAP and not level.remaining & 1:
-                type = level.key_type
-            else:
-                type = level.element_type
-        else:
-            type = STOP
+        fault = read_type(&walk, level, &r, &type, &id, &truth)
         if type == STOP and not fault:
             walk.depth -= 1
             if level.row >= 0:
@@ -196,19 +244,7 @@ cdef inline Fault add_fields(Rows* rows, const void* outer, const uint8_t* start
         row.depth = <uint8_t>depth
         row.enclosing = <int32_t>level.row
         if not fault:
-            row.head.kind = type
-            if level.type == STRUCT:
-                row.id = id
-            elif level.type == MAP:
-                row.id = <int32_t>(level.count - ((level.remaining + 1) >> 1))
-                row.role = VALUE if level.remaining & 1 else KEY
-                level.remaining -= 1
-            else:
-                row.id = <int32_t>(level.count - level.remaining)
-                row.role = ELEMENT
-                level.remaining -= 1
-            if level.type != STRUCT:
-                truth = -1
+            fill_identity(row, level, type, id)
             fault = read_value(&walk, &r, truth, <int64_t>rows.count, row)
         if not fault:
             row.value_at = <uint32_t>(r.at - mark) - row.value_size
@@ -219,28 +255,10 @@ cdef inline Fault add_fields(Rows* rows, const void* outer, const uint8_t* start
         if not fault:
             place(&row.head, base, mark, r.at, parent, message.head.buffer, OK)
             rows.count += 1
-    if not fault:
-        mark = r.at
-        fault = LEFTOVER
-        depth = 0
-        if r.at == r.end:
-            return OK
-    row = <Field*>begin_row(rows, sizeof(Field))
-    if row is NULL:
-        return LIMIT
-    row.depth = <uint8_t>depth
-    row.enclosing = <int32_t>walk.level[depth - 1].row if depth else -1
-    place(&row.head, base, mark, r.end, parent, message.head.buffer, <uint8_t>fault)
-    rows.count += 1
-    rows.bad += 1
-    while walk.depth > 0:                   # the open structs and containers are bad too
-        walk.depth -= 1
-        level = &walk.level[walk.depth]
-        if level.row >= 0 and level.row < <int64_t>rows.count - 1:
-            row = <Field*>rows.at + level.row
-            row.head.fault = <uint8_t>fault
-            close_row(row, r.end - base)
-            rows.bad += 1
+    if fault:
+        return add_bad_row(rows, &walk, depth, mark, r.end, message, parent, base, fault)
+    if r.at < r.end:
+        return add_bad_row(rows, &walk, 0, r.at, r.end, message, parent, base, LEFTOVER)
     return OK
 
 
