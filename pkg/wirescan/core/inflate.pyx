@@ -86,6 +86,25 @@ cdef inline Fault inflate_stream(Inflate* z, const uint8_t* at, uint32_t size, u
     return BAD_COMPRESSION
 
 
+# The two decompressors. libdeflate is faster, but refuses streams that zlib reads in part.
+cdef struct Inflaters:
+    Inflate zlib
+    void* fast              # of libdeflate, or NULL
+
+
+cdef inline Fault decompress(Inflaters* inflaters, const uint8_t* at, uint32_t size, uint8_t* out,
+                             uint64_t capacity, bint check, size_t* written,
+                             int* code) noexcept nogil:
+    # Decompress one stream into at most `capacity` bytes: see `inflate_stream`.
+    cdef Fault fault
+    if inflaters.fast is not NULL and decompress_zlib(
+            inflaters.fast, at, size, out, <size_t>capacity, written):
+        return OK
+    fault = inflate_stream(&inflaters.zlib, at, size, out, capacity, check, code)
+    written[0] = inflaters.zlib.total_out
+    return fault
+
+
 def inflate_spans(buffers, spans, places, first, Block block, used, number, limits, total, check):
     """Decompress spans[first:] into a block, and return (count, used).
 
@@ -115,23 +134,22 @@ def inflate_spans(buffers, spans, places, first, Block block, used, number, limi
     cdef int64_t at = used, remaining = total, capacity, max_size, ratio, free, single
     cdef bint checked = check, full = False
     cdef unsigned short output_buffer = number
-    cdef Inflate z
+    cdef Inflaters inflaters
     cdef Fault fault
     cdef int code = 0
-    cdef void* fast = NULL
     cdef size_t written = 0
-    cdef const uint8_t* stream
     ratio, free, single = limits
     if len(places) != n or not lie_inside(spans, buffers) or not 0 <= at <= block.size:
         raise ValueError("a span points outside its buffer")
     if i >= n:
         return n, used
-    memset(&z, 0, sizeof(Inflate))
+    memset(&inflaters, 0, sizeof(Inflaters))
     readable = addresses(buffers)
-    if inflate_init(&z, WINDOW_BITS, zlib.ZLIB_VERSION.encode(), sizeof(Inflate)) != Z_OK:
+    if inflate_init(
+            &inflaters.zlib, WINDOW_BITS, zlib.ZLIB_VERSION.encode(), sizeof(Inflate)) != Z_OK:
         raise MemoryError("no memory to inflate")
     if libdeflate.available:
-        fast = make_decompressor()
+        inflaters.fast = make_decompressor()
     with nogil:
         while i < n:
             buffer = <const Readable*>&readable[span[i].buffer, 0]
@@ -140,15 +158,9 @@ def inflate_spans(buffers, spans, places, first, Block block, used, number, limi
                 max_size = max(min(ratio, <int64_t>1 << 31) * span[i].size, free)
                 max_size = min(max_size, single, remaining)
                 capacity = min(max_size, <int64_t>block.size - at)
-                stream = buffer.at + span[i].start
-                if fast is not NULL and decompress_zlib(
-                        fast, stream, span[i].size, <uint8_t*>block.at + at, <size_t>capacity,
-                        &written):
-                    fault = OK
-                else:
-                    fault = inflate_stream(&z, stream, span[i].size, <uint8_t*>block.at + at,
-                                           <uint64_t>capacity, checked, &code)
-                    written = z.total_out
+                fault = decompress(
+                    &inflaters, buffer.at + span[i].start, span[i].size, <uint8_t*>block.at + at,
+                    <uint64_t>capacity, checked, &written, &code)
                 if code == Z_MEM_ERROR or (fault == TOO_LARGE and capacity < max_size):
                     full = True
                     break
@@ -160,8 +172,8 @@ def inflate_spans(buffers, spans, places, first, Block block, used, number, limi
                 at += <int64_t>written
                 remaining -= <int64_t>written
             i += 1
-    inflate_end(&z)
-    free_decompressor(fast)
+    inflate_end(&inflaters.zlib)
+    free_decompressor(inflaters.fast)
     if code == Z_MEM_ERROR and full:
         raise MemoryError("no memory to inflate")
     return i, at
