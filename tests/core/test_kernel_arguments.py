@@ -122,7 +122,7 @@ NO_COUNTS = np.zeros(1, np.int32)
             "rows must begin with the columns",
         ),
         (
-            lambda: loop.flat(np.dtype([("a", "u1"), ("b", "u8")], align=True)),
+            lambda: loop.flatten(np.dtype([("a", "u1"), ("b", "u8")], align=True)),
             "the struct has padding: 16 bytes for 9",
         ),
     ],

@@ -13,7 +13,7 @@ from tests.reference.kafka import RECORD, list_records
 from tests.strategies.kafka import TIME, correct_checksums
 from tests.support.kafka_bytes import PLAIN, make_wrapper
 from wirescan import FrameError, Limits, kafka
-from wirescan.core.loop import PAST, spans
+from wirescan.core.loop import BYPASS_BYTES, spans
 from wirescan.kafka.encode.records import encode_batch, encode_message_set
 from wirescan.kafka.record_batches.scan import child_spans, open_messages, open_records
 
@@ -145,7 +145,7 @@ def test_only_intact_plain_messages_are_opened_together(entry):
 
 def test_more_rows_than_the_caches_hold():
     message = make_message(1, b"", b"")
-    count = PAST // kafka.RECORD.itemsize + 1
+    count = BYPASS_BYTES // kafka.RECORD.itemsize + 1
     batches = kafka.scan(message * count)
     rows = kafka.records(batches).rows
     assert len(rows) == count

@@ -204,16 +204,16 @@ static inline uint64_t pack_common(uint32_t parent, uint16_t buffer, uint8_t kin
 #endif
 }
 
-/* Write a word of a row. With `past` the store bypasses the caches: then the processor need not
+/* Write a word of a row. With `bypass` the store bypasses the caches: then the processor need not
  * read the cache line that it overwrites. */
-static inline void store_word(char* at, uint64_t word, int past) {
+static inline void store_word(char* at, uint64_t word, int bypass) {
 #if defined(__x86_64__) && defined(__GNUC__)
-    if (past) {
+    if (bypass) {
         __builtin_ia32_movnti64((long long*)at, (long long)word);
         return;
     }
 #endif
-    (void)past;
+    (void)bypass;
     memcpy(at, &word, sizeof word);
 }
 

@@ -104,9 +104,9 @@ cdef struct RunMemory:
 # and write their whole rows, including Head. `buffer` holds all bytes that may be read around them.
 # Return the number of rows. Leave `r` at the first frame that is of another kind or looks bad:
 # ReadFrame decides on that frame. `ahead`: there is a VerifyFrame, so prefetch the next span.
-# `past`: write the rows with stores that bypass the caches.
+# `bypass`: write the rows with stores that bypass the caches.
 ctypedef size_t (*ReadRun)(Reader* r, char* rows, size_t max_rows, const void* parent,
-                           const Readable* buffer, const Head* span, bint ahead, bint past,
+                           const Readable* buffer, const Head* span, bint ahead, bint bypass,
                            RunMemory* memory) noexcept nogil
 
 # Where a ReadColumns writes. The protocol package numbers its columns. The pointers are to the
@@ -251,7 +251,7 @@ cdef struct NestedScan:
     const Readable* buffers
     ReadRun run             # or NULL
     VerifyFrame verify      # or NULL
-    bint past               # there will be more rows than the caches hold
+    bint bypass               # there will be more rows than the caches hold
     ReadColumns columns     # or NULL
     WriteRows write         # or NULL
     WriteColumns write_columns  # not NULL where `columns` is not
@@ -632,6 +632,49 @@ cdef inline Fault scan_buffer(ScanState* state, Rows* rows, size_t stride, ReadF
     return end_scan(&scan, state, r.at)
 
 
+# What follows after the row of a child.
+cdef enum ChildStep:
+    NEXT_CHILD
+    LAST_CHILD
+    ROWS_FULL               # there is no memory, or the limit is reached
+
+
+cdef inline ChildStep add_child(const NestedScan* nested, Rows* rows, size_t stride, Reader* r,
+                                ReadFrame read, const Context* context, const Head* span,
+                                Fault refused, int64_t* children_left) noexcept nogil:
+    # Read the next child of a span into a row, if there is one. `refused`: why the parent is not
+    # opened, or OK.
+    cdef const uint8_t* start = r.at
+    cdef Fault fault = refused
+    cdef char* row
+    if not refused and start < r.end:
+        fault = BAD_COUNT if children_left[0] == 0 else OK  # bytes are left after the last child
+    elif not refused:
+        if children_left[0] == 0 or children_left[0] == ANY:
+            return LAST_CHILD
+        fault = BAD_COUNT                                   # children are missing: an empty row
+    row = <char*>begin_row(rows, stride)
+    if row is NULL:
+        return ROWS_FULL
+    if fault == OK:
+        fault = read(r, row, context)
+        if fault >= SHORT or r.at == start:
+            fault = TRUNCATED
+            r.at = r.end
+            clear_row(row, stride)
+        children_left[0] = children_left[0] - 1 if children_left[0] > 0 else ANY
+    else:
+        r.at = r.end
+    place(<Head*>row, nested.buffers[span.buffer].at, start, r.at, span.parent, span.buffer,
+          <uint8_t>fault)
+    rows.count += 1
+    if fault:
+        rows.bad += 1
+        if r.at == r.end:
+            children_left[0] = 0                            # one bad row reports all missing ones
+    return LAST_CHILD if refused else NEXT_CHILD
+
+
 cdef inline Fault scan_children(const NestedScan* nested, Rows* rows, size_t stride, ReadFrame read,
                                 CloseFrame close) noexcept nogil:
     # Fill rows with the children of every span.
@@ -642,15 +685,14 @@ cdef inline Fault scan_children(const NestedScan* nested, Rows* rows, size_t str
     # With a WriteRows, the rows are only a block that is filled again and again.
     cdef const Head* span = nested.span
     cdef const Readable* buffer
-    cdef const uint8_t* start
     cdef const Head* parent
     cdef Context context = Context(NULL, False, NULL, NULL)
     cdef RunMemory memory = RunMemory(0, 0)
-    cdef char* row
     cdef Reader r
-    cdef Fault fault, refused
+    cdef Fault refused
+    cdef ChildStep step
     cdef size_t i, first, count
-    cdef int64_t owed
+    cdef int64_t children_left
     for i in range(nested.spans):
         if i + PREFETCH_PARENTS < nested.spans:
             prefetch_span(span + PREFETCH_PARENTS, nested.buffers)
@@ -662,57 +704,35 @@ cdef inline Fault scan_children(const NestedScan* nested, Rows* rows, size_t str
         if not refused and nested.verify is not NULL:
             refused = nested.verify(parent, nested.buffers + parent.buffer)
         first = rows.count
-        owed = nested.count[i]
-        while True:
+        children_left = nested.count[i]
+        step = NEXT_CHILD
+        while step == NEXT_CHILD:
             # Columns keep the order of the frames, so they are written only while no rows wait. The
             # frames after one that had to become a row are probably like it.
-            if nested.columns is not NULL and not refused and owed > 0 and not rows.count:
-                count = nested.write_columns(nested.sink, nested.columns, &r, <size_t>owed, parent,
-                                             buffer, span, nested.verify is not NULL, &memory)
-                owed -= <int64_t>count
+            if (nested.columns is not NULL and not refused and children_left > 0
+                    and not rows.count):
+                count = nested.write_columns(
+                    nested.sink, nested.columns, &r, <size_t>children_left, parent, buffer, span,
+                    nested.verify is not NULL, &memory)
+                children_left -= <int64_t>count
                 if count:
                     continue
-            if nested.run is not NULL and not refused and owed > 0:
+            if nested.run is not NULL and not refused and children_left > 0:
                 count = nested.run(&r, rows.at + rows.count * stride,
-                                   min(rows.capacity - rows.count, <size_t>owed), parent, buffer,
-                                   span, nested.verify is not NULL, nested.past, &memory)
+                                   min(rows.capacity - rows.count, <size_t>children_left), parent,
+                                   buffer, span, nested.verify is not NULL, nested.bypass, &memory)
                 rows.count += count
-                owed -= <int64_t>count
+                children_left -= <int64_t>count
                 if nested.write is not NULL and rows.count >= WRITE_ROWS:
                     if not nested.write(nested.sink, rows):
                         return OK
                     first = 0
                     if count:
                         continue
-            start = r.at
-            if refused:
-                fault = refused
-            elif start < r.end:
-                fault = BAD_COUNT if owed == 0 else OK      # bytes are left after the last child
-            elif owed == 0 or owed == ANY:
-                break
-            else:
-                fault = BAD_COUNT                           # children are missing: add an empty row
-            row = <char*>begin_row(rows, stride)
-            if row is NULL:
+            step = add_child(nested, rows, stride, &r, read, &context, span, refused,
+                             &children_left)
+            if step == ROWS_FULL:
                 return LIMIT
-            if fault == OK:
-                fault = read(&r, row, &context)
-                if fault >= SHORT or r.at == start:
-                    fault = TRUNCATED
-                    r.at = r.end
-                    clear_row(row, stride)
-                owed = owed - 1 if owed > 0 else ANY
-            else:
-                r.at = r.end
-            place(<Head*>row, buffer.at, start, r.at, span.parent, span.buffer, <uint8_t>fault)
-            rows.count += 1
-            if fault:
-                rows.bad += 1
-                if refused:
-                    break
-                if r.at == r.end:
-                    owed = 0                # one bad row reports all missing children
         if close is not NULL and not refused:
             rows.bad += close(parent, rows.at + first * stride, rows.count - first)
         if nested.write is not NULL and rows.count >= WRITE_ROWS:

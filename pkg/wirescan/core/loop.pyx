@@ -25,10 +25,10 @@ cdef enum:
     SMALL = 1024                # bytes of a buffer; fewer are scanned with the GIL
 # Bytes of rows from which on stores bypass the caches, which could not hold them until they are
 # read.
-PAST = 32 << 20
+BYPASS_BYTES = 32 << 20
 
 
-def flat(dtype):
+def flatten(dtype):
     """Return the dtype of a C struct with the columns of its `head` moved to the top level.
 
     dtype: that of a memoryview of the struct. Raises TypeError where the struct has padding: then
@@ -499,6 +499,27 @@ cdef RowBlock open_shares(const NestedScan* nested, RunNestedScan open, spans, d
     return run_shares(shares, block, [int(expected[first:end].sum()) for first, end in cuts])
 
 
+# What the spans of `open_frames` have together.
+cdef struct SpanSums:
+    bint have_parents       # each one belongs to a row of the outer table
+    int64_t claimed         # children, as far as their bytes can hold them
+    int64_t usual           # rows for frames of usual size
+    int64_t bytes
+
+
+cdef SpanSums add_up_spans(const Head* span, const int32_t[::1] counts, int64_t parents) noexcept:
+    # parents: the number of rows in the outer table. A claim never allocates more rows than there
+    # are bytes.
+    cdef SpanSums sums = SpanSums(True, 0, FIRST_ROWS, 0)
+    cdef Py_ssize_t i
+    for i in range(counts.shape[0]):
+        sums.have_parents &= 0 <= span[i].parent < parents
+        sums.claimed += min(max(counts[i], 1), <int64_t>(span[i].size // SMALLEST_CHILD) + 1)
+        sums.usual += span[i].size // BYTES_PER_FIRST_ROW
+        sums.bytes += span[i].size
+    return sums
+
+
 cdef object open_frames(outer, buffers, spans, counts, dtype, RunNestedScan open, ReadRun run,
                         VerifyFrame verify, limits, into=None, RowSink sink=None,
                         ReadColumns columns=NULL, values=(), sums=()):
@@ -528,64 +549,59 @@ cdef object open_frames(outer, buffers, spans, counts, dtype, RunNestedScan open
     Raises ValueError where a span is outside its buffer or names no row of `outer`, TypeError and
     ValueError for an unfit `into`, MemoryError.
     """
-    cdef Py_ssize_t n = len(spans), parents = len(outer)
+    cdef Py_ssize_t n = len(spans)
     cdef const uint8_t[::1] outer_bytes, span_bytes
     cdef const Head* span
     cdef const int32_t[::1] count_view
     cdef const uint64_t[:, ::1] buffer_view
     cdef RowBlock block
     cdef NestedScan nested
+    cdef SpanSums summed
+    cdef size_t expected
     cdef Fault fault = OK
-    cdef int64_t claimed = 0, usual = FIRST_ROWS, total = 0
-    cdef bint named = True
-    cdef Py_ssize_t i
     if spans.dtype != HEAD or len(counts) != n:
         raise ValueError(
             "spans and counts must be arrays of equal length, of dtypes HEAD and int32")
     count_view = np.ascontiguousarray(counts, np.int32)
     span_bytes = np.ascontiguousarray(spans).view(np.uint8)
     span = <const Head*>&span_bytes[0] if n else NULL
-    # A frame has at least two bytes. So a claimed count never allocates more rows than there are
-    # bytes. The count is only a hint: beyond the number for frames of usual size, rows grow as
-    # frames are read.
-    for i in range(n):
-        named &= 0 <= span[i].parent < parents
-        claimed += min(max(count_view[i], 1), <int64_t>(span[i].size // SMALLEST_CHILD) + 1)
-        usual += span[i].size // BYTES_PER_FIRST_ROW
-        total += span[i].size
-    if not (named and lie_inside(spans, buffers)
+    summed = add_up_spans(span, count_view, len(outer))
+    if not (summed.have_parents and lie_inside(spans, buffers)
             and (verify is NULL or lie_inside(outer, buffers))):
         raise ValueError("a row points outside its buffer or its table")
     if into is not None and any(
             np.may_share_memory(np.frombuffer(buffer, np.uint8), into) for buffer in buffers):
         raise ValueError("into shares the memory that is read; give an array of its own")
+    memset(&nested, 0, sizeof(nested))
     if n:
         buffer_view = addresses(buffers)
         outer_bytes = np.ascontiguousarray(outer).view(np.uint8)
         nested = NestedScan(
             span, &count_view[0], n, <const char*>&outer_bytes[0], outer.dtype.itemsize,
             <const Readable*>&buffer_view[0, 0], run, verify,
-            sink is None and claimed * dtype.itemsize >= PAST, NULL, NULL, NULL, NULL)
-    if sink is None and n > 1:
-        threads = choose_threads(total)
-        if threads > 1:
-            block = open_shares(
-                &nested, open, spans, dtype, limits, into, buffers, threads)
-            if block is not None:
-                return rows_to_array(block, dtype, into, OK), block.rows.bad, OK
-    if sink is None:
-        block = allocate_rows(dtype, min(claimed, usual) + 1, limits, into, count_bytes(buffers))
-    else:
+            sink is None and summed.claimed * dtype.itemsize >= BYPASS_BYTES, NULL, NULL, NULL,
+            NULL)
+    # Claims are only a hint: beyond the number for frames of usual size, rows grow as frames are
+    # read.
+    expected = min(summed.claimed, summed.usual)
+    if sink is not None:
         block = allocate_rows(dtype, 2 * WRITE_ROWS, limits, None, count_bytes(buffers))
-        sink.begin(buffers, addresses(buffers), find_ranges(spans, len(buffers)),
-                   min(claimed, usual), block.rows.max_rows)
+        sink.begin(buffers, addresses(buffers), find_ranges(spans, len(buffers)), expected,
+                   block.rows.max_rows)
+        nested.write = sink.write
+        nested.sink = sink.argument
+        if columns is not NULL and sink.choose_targets(values, sums):
+            nested.columns = columns
+            nested.write_columns = sink.write_columns
+    else:
+        block = None
+        threads = choose_threads(summed.bytes) if n > 1 else 1
+        if threads > 1:
+            block = open_shares(&nested, open, spans, dtype, limits, into, buffers, threads)
+        if block is not None:
+            return rows_to_array(block, dtype, into, OK), block.rows.bad, OK
+        block = allocate_rows(dtype, expected + 1, limits, into, count_bytes(buffers))
     if n:
-        if sink is not None:
-            nested.write = sink.write
-            nested.sink = sink.argument
-            if columns is not NULL and sink.choose_targets(values, sums):
-                nested.columns = columns
-                nested.write_columns = sink.write_columns
         with nogil:
             fault = open(&nested, &block.rows)
             store_fence()

@@ -28,10 +28,10 @@ cdef extern from "bits.h":
     uint64_t join_groups(uint64_t word, uint64_t before, uint64_t mask) noexcept nogil
     # The sign of a zig-zag code, all ones where it is negative. The code is halved.
     uint64_t take_sign(uint64_t* code) noexcept nogil
-    # Stores of a row, word by word. With `past`, a store bypasses the caches.
+    # Stores of a row, word by word. With `bypass`, a store bypasses the caches.
     uint64_t pack_pair(uint32_t first, uint32_t second) noexcept nogil
     uint64_t pack_common(uint32_t parent, uint16_t buffer, uint8_t kind) noexcept nogil
-    void store_word(char* at, uint64_t word, bint past) noexcept nogil
+    void store_word(char* at, uint64_t word, bint bypass) noexcept nogil
     void store_fence() noexcept nogil
     # Fills a row with zeros. If `size` is a constant, a few words are stored instead of a call.
     void clear_row(void* row, size_t size) noexcept nogil

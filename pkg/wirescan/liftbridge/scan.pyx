@@ -26,7 +26,7 @@ from wirescan.core cimport (
     TRUNCATED, add_each, be64, begin_row, clear_row, int32_t, int64_t, open_frames, open_rows,
     place, scan_buffer, scan_children, scan_frames, scan_spans, uint8_t, uint32_t, uint64_t)
 from wirescan.core.loop cimport allocate_rows, count_bytes, rows_to_array
-from wirescan.core.loop import ANY as _ANY, HEAD as _HEAD, addresses, flat, lie_inside
+from wirescan.core.loop import ANY as _ANY, HEAD as _HEAD, addresses, flatten, lie_inside
 from wirescan.core.rows cimport RowBlock
 from wirescan.liftbridge.envelope cimport (
     LIFT, PLAIN, probe_entry, read_entry, read_entry_checked, read_envelope, read_header)
@@ -57,12 +57,12 @@ cdef Ack _ack
 cdef Internal _internal
 cdef Entry _entry
 cdef Header _header
-ENVELOPE = flat(np.asarray(<Envelope[:1]>&_envelope).dtype)
-MESSAGE = flat(np.asarray(<Message[:1]>&_message).dtype)
-ACK = flat(np.asarray(<Ack[:1]>&_ack).dtype)
-INTERNAL = flat(np.asarray(<Internal[:1]>&_internal).dtype)
-ENTRY = flat(np.asarray(<Entry[:1]>&_entry).dtype)
-HEADER = flat(np.asarray(<Header[:1]>&_header).dtype)
+ENVELOPE = flatten(np.asarray(<Envelope[:1]>&_envelope).dtype)
+MESSAGE = flatten(np.asarray(<Message[:1]>&_message).dtype)
+ACK = flatten(np.asarray(<Ack[:1]>&_ack).dtype)
+INTERNAL = flatten(np.asarray(<Internal[:1]>&_internal).dtype)
+ENTRY = flatten(np.asarray(<Entry[:1]>&_entry).dtype)
+HEADER = flatten(np.asarray(<Header[:1]>&_header).dtype)
 
 
 # ------------------------------------------------------------------ tables: fields to columns

@@ -116,7 +116,7 @@ cdef inline Fault read_pair(Reader* r, void* out, const Context* context) noexce
 
 cdef inline size_t read_pair_run(
         Reader* r, char* rows, size_t max_rows, const void* parent, const Readable* buffer,
-        const Head* span, bint ahead, bint past, RunMemory* memory) noexcept nogil:
+        const Head* span, bint ahead, bint bypass, RunMemory* memory) noexcept nogil:
     # A `ReadRun`: read pairs up to the first bad one, and write each row as five words.
     cdef const uint8_t* start = r.at
     cdef char* row = rows
@@ -132,11 +132,11 @@ cdef inline size_t read_pair_run(
         value = be32(start + 4 + key)
         if value > LARGEST or value > available - SMALLEST_PAIR - key:
             break
-        store_word(row, <uint64_t>(start - buffer.at), past)
-        store_word(row + 8, pack_pair(<uint32_t>(SMALLEST_PAIR + key + value), 4), past)
-        store_word(row + 16, common, past)
-        store_word(row + 24, pack_pair(4, <uint32_t>key), past)
-        store_word(row + 32, pack_pair(<uint32_t>(SMALLEST_PAIR + key), <uint32_t>value), past)
+        store_word(row, <uint64_t>(start - buffer.at), bypass)
+        store_word(row + 8, pack_pair(<uint32_t>(SMALLEST_PAIR + key + value), 4), bypass)
+        store_word(row + 16, common, bypass)
+        store_word(row + 24, pack_pair(4, <uint32_t>key), bypass)
+        store_word(row + 32, pack_pair(<uint32_t>(SMALLEST_PAIR + key), <uint32_t>value), bypass)
         start += SMALLEST_PAIR + key + value
         available -= SMALLEST_PAIR + key + value
         row += sizeof(Pair)

@@ -22,7 +22,7 @@ from wirescan.core cimport (
     be32, int32_t, int64_t, scan_children, open_frames, prefetch, scan_frames, scan_spans,
     scan_buffer, uint8_t, uint32_t, uint64_t)
 from wirescan.core.loop cimport allocate_rows, count_bytes, rows_to_array, place
-from wirescan.core.loop import HEAD as _HEAD, addresses, flat, lie_inside
+from wirescan.core.loop import HEAD as _HEAD, addresses, flatten, lie_inside
 from wirescan.core.rows cimport RowBlock, reserve_row
 from wirescan.lumberjack.frame cimport read_pair_run, read_frame, read_pair
 from wirescan.lumberjack.rows cimport (
@@ -45,9 +45,9 @@ cdef Fault run_pairs(const NestedScan* nested, Rows* rows) noexcept nogil:
 cdef Frame _frame
 cdef Event _event
 cdef Pair _pair
-FRAME = flat(np.asarray(<Frame[:1]>&_frame).dtype)
-EVENT = flat(np.asarray(<Event[:1]>&_event).dtype)
-PAIR = flat(np.asarray(<Pair[:1]>&_pair).dtype)
+FRAME = flatten(np.asarray(<Frame[:1]>&_frame).dtype)
+EVENT = flatten(np.asarray(<Event[:1]>&_event).dtype)
+PAIR = flatten(np.asarray(<Pair[:1]>&_pair).dtype)
 
 
 def scan_stream(buffer, *, check, resync, limits, into=None, more=False, resume=None):

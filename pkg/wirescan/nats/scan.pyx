@@ -33,7 +33,7 @@ from wirescan.core cimport (
     BAD_LENGTH, Context, Fault, LIMIT, OK, Parents, Reader, Rows, SHORT, ScanState, add_each,
     begin_row, int32_t, is_inside, open_rows, place, scan_buffer, scan_frames, scan_spans, uint8_t,
     uint32_t)
-from wirescan.core.loop import flat
+from wirescan.core.loop import flatten
 from wirescan.nats.message cimport find_operation, open_block, read_header, read_message
 from wirescan.nats.rows cimport CONNECT, Header, Message
 
@@ -58,8 +58,8 @@ cdef Fault run_guarded(ScanState* state, Rows* rows) noexcept nogil:
 
 cdef Message _message
 cdef Header _header
-MESSAGE = flat(np.asarray(<Message[:1]>&_message).dtype)
-HEADER = flat(np.asarray(<Header[:1]>&_header).dtype)
+MESSAGE = flatten(np.asarray(<Message[:1]>&_message).dtype)
+HEADER = flatten(np.asarray(<Header[:1]>&_header).dtype)
 
 
 def scan_stream(buffer, *, check, resync, limits, into=None, more=False, resume=None,

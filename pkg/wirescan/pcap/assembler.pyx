@@ -28,7 +28,7 @@ from libc.string cimport memcpy
 from wirescan.core cimport (
     LOST, OK, Head, Readable, int32_t, int64_t, prefetch, uint8_t, uint32_t,
     uint64_t)
-from wirescan.core.loop import flat, lie_inside
+from wirescan.core.loop import flatten, lie_inside
 from wirescan.core.parallel import choose_threads, cut_evenly, run_each
 from wirescan.core.rows cimport Block, RowBlock, Rows, begin_row
 from wirescan.core.rows import addresses
@@ -60,8 +60,8 @@ from wirescan.pcap.scan import PACKET
 cdef Flow _flow
 cdef Stream _stream
 cdef Segment _segment
-FLOW = flat(np.asarray(<Flow[:1]>&_flow).dtype)
-STREAM = flat(np.asarray(<Stream[:1]>&_stream).dtype)
+FLOW = flatten(np.asarray(<Flow[:1]>&_flow).dtype)
+STREAM = flatten(np.asarray(<Stream[:1]>&_stream).dtype)
 SEGMENT = np.asarray(<Segment[:1]>&_segment).dtype
 cdef object flow_struct = np.asarray(<Flow[:1]>&_flow).dtype
 ENDPOINTS = 2 * ADDRESS         # bytes of the two addresses of a flow, the client's first

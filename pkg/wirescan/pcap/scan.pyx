@@ -31,15 +31,15 @@ from libc.string cimport memcpy, memset
 from wirescan.core cimport (
     BAD_LENGTH, Fault, LIMIT, OK, Parents, Rows, ScanState, add_each, begin_row, int32_t, is_inside,
     open_rows, place, scan_buffer, scan_frames, uint32_t, uint8_t)
-from wirescan.core.loop import flat
+from wirescan.core.loop import flatten
 from wirescan.pcap.block cimport Capture, Interface, probe_any_block, read_any_block
 from wirescan.pcap.packet cimport read_packet
 from wirescan.pcap.rows cimport Block, PACKET as PACKET_BLOCK, Packet
 
 cdef Block _block
 cdef Packet _packet
-BLOCK = flat(np.asarray(<Block[:1]>&_block).dtype)
-PACKET = flat(np.asarray(<Packet[:1]>&_packet).dtype)
+BLOCK = flatten(np.asarray(<Block[:1]>&_block).dtype)
+PACKET = flatten(np.asarray(<Packet[:1]>&_packet).dtype)
 
 
 cdef class CaptureState:

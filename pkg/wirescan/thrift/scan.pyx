@@ -32,7 +32,7 @@ from wirescan.core cimport (
     ScanState, add_each, be32, begin_row, clear_row, int32_t, int64_t, is_inside, locate_frame,
     open_rows, place, scan_buffer, scan_frames, scan_spans, uint8_t, uint32_t, uint64_t, varint32)
 from wirescan.core.loop cimport RunScan, allocate_rows, count_bytes, rows_to_array
-from wirescan.core.loop import addresses, flat
+from wirescan.core.loop import addresses, flatten
 from wirescan.core.rows cimport RowBlock
 from wirescan.thrift.frame cimport (
     STRICT, probe_frame, read_frame, read_frame_any, read_frame_any_more, read_frame_more,
@@ -67,11 +67,11 @@ cdef Info _info
 cdef Plain _plain
 cdef Message _message
 cdef Field _field
-FRAME = flat(np.asarray(<Frame[:1]>&_frame).dtype)
-INFO = flat(np.asarray(<Info[:1]>&_info).dtype)
-PLAIN = flat(np.asarray(<Plain[:1]>&_plain).dtype)
-MESSAGE = flat(np.asarray(<Message[:1]>&_message).dtype)
-FIELD = flat(np.asarray(<Field[:1]>&_field).dtype)
+FRAME = flatten(np.asarray(<Frame[:1]>&_frame).dtype)
+INFO = flatten(np.asarray(<Info[:1]>&_info).dtype)
+PLAIN = flatten(np.asarray(<Plain[:1]>&_plain).dtype)
+MESSAGE = flatten(np.asarray(<Message[:1]>&_message).dtype)
+FIELD = flatten(np.asarray(<Field[:1]>&_field).dtype)
 
 
 def scan_stream(buffer, *, check, resync, limits, into=None, more=False, resume=None,

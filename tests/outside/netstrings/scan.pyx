@@ -10,7 +10,7 @@ import numpy as np
 from wirescan.core cimport (
     Context, Fault, Head, NOT_A_FRAME, OK, Reader, Rows, SHORT, ScanState, SearchBudget, TRUNCATED,
     enter, int32_t, int64_t, scan_buffer, scan_frames, scan_spans, sized, uint8_t, uint32_t)
-from wirescan.core.loop import flat
+from wirescan.core.loop import flatten
 from wirescan.core.text cimport is_digit, read_decimal, skip_digits
 
 # The faults that only netstrings have. `FAULTS` in __init__.py names them.
@@ -80,7 +80,7 @@ cdef Fault run(ScanState* state, Rows* rows) noexcept nogil:
     return scan_buffer(state, rows, sizeof(Netstring), read_netstring, probe_netstring)
 
 cdef Netstring _netstring
-NETSTRING = flat(np.asarray(<Netstring[:1]>&_netstring).dtype)
+NETSTRING = flatten(np.asarray(<Netstring[:1]>&_netstring).dtype)
 
 
 def scan_netstrings(buffer, check, resync, limits, into=None, more=False, resume=None):

@@ -23,7 +23,7 @@ from libc.string cimport memset
 from wirescan.core cimport (
     Fault, NestedScan, Reader, Rows, SHORT, ScanState, int64_t, open_frames, scan_buffer,
     scan_children, scan_frames, scan_spans, uint8_t)
-from wirescan.core.loop import flat
+from wirescan.core.loop import flatten
 from wirescan.kafka.backups.connect_kernels cimport (
     read_connect_header, read_connect_record, read_fields, skip_headers)
 from wirescan.kafka.backups.connect_rows cimport ConnectRecord
@@ -40,8 +40,8 @@ cdef Fault run_headers(const NestedScan* nested, Rows* rows) noexcept nogil:
 
 cdef ConnectRecord _record
 cdef BackupHeader _header
-CONNECT_RECORD = flat(np.asarray(<ConnectRecord[:1]>&_record).dtype)
-CONNECT_HEADER = flat(np.asarray(<BackupHeader[:1]>&_header).dtype)
+CONNECT_RECORD = flatten(np.asarray(<ConnectRecord[:1]>&_record).dtype)
+CONNECT_HEADER = flatten(np.asarray(<BackupHeader[:1]>&_header).dtype)
 
 
 def scan_records(buffer, *, check, resync, limits, into=None, more=False, resume=None):

@@ -20,7 +20,7 @@ from wirescan.core cimport (
     Fault, NestedScan, Rows, ScanState, int64_t, open_frames, scan_buffer, scan_children,
     scan_frames, scan_spans, uint8_t, uint32_t)
 from wirescan.core.checksum cimport extend_crc32
-from wirescan.core.loop import flat
+from wirescan.core.loop import flatten
 from wirescan.kafka.backups.kbak_kernels cimport (
     begins_segment, find_footer, read_backup_header, read_backup_record, read_segment)
 from wirescan.kafka.backups.kbak_rows cimport (
@@ -42,9 +42,9 @@ cdef Fault run_headers(const NestedScan* nested, Rows* rows) noexcept nogil:
 cdef BackupSegment _segment
 cdef BackupRecord _record
 cdef BackupHeader _header
-KBAK_SEGMENT = flat(np.asarray(<BackupSegment[:1]>&_segment).dtype)
-KBAK_RECORD = flat(np.asarray(<BackupRecord[:1]>&_record).dtype)
-KBAK_HEADER = flat(np.asarray(<BackupHeader[:1]>&_header).dtype)
+KBAK_SEGMENT = flatten(np.asarray(<BackupSegment[:1]>&_segment).dtype)
+KBAK_RECORD = flatten(np.asarray(<BackupRecord[:1]>&_record).dtype)
+KBAK_HEADER = flatten(np.asarray(<BackupHeader[:1]>&_header).dtype)
 FOOTER = FOOTER_SIZE
 
 

@@ -26,7 +26,7 @@ from wirescan.core cimport (
     Parents, Reader, Rows, TRUNCATED, add_each, be16, be32, be64, begin_row, int16_t, int32_t,
     int64_t, left, open_frames, open_rows, scan_children, take, uint8_t, uint16_t, uint32_t,
     uint64_t, varint32)
-from wirescan.core.loop import flat, lie_inside
+from wirescan.core.loop import flatten, lie_inside
 from wirescan.frames.table import iter_groups
 
 cdef Program _program
@@ -37,7 +37,7 @@ cdef RecordSet _record_set
 cdef RecordSetPath _record_set_path
 PROGRAM = np.asarray(_programs).dtype
 STEP = np.asarray(_steps).dtype
-RECORD_SET = flat(np.asarray(<RecordSet[:1]>&_record_set).dtype)
+RECORD_SET = flatten(np.asarray(<RecordSet[:1]>&_record_set).dtype)
 RECORD_SET_PATH = np.asarray(<RecordSetPath[:1]>&_record_set_path).dtype
 
 # The search for the record sets in one message.

@@ -18,7 +18,7 @@ from wirescan.core cimport (
     BAD_LENGTH, Context, Fault, OK, Reader, Rows, SHORT, TRUNCATED, ScanState, be16, be32, enter,
     int16_t, int32_t, int64_t, left, scan_frames, scan_spans, scan_buffer, sized, take, uint8_t,
     uint32_t, uint64_t, varint32)
-from wirescan.core.loop import addresses, flat, lie_inside
+from wirescan.core.loop import addresses, flatten, lie_inside
 from wirescan.core.row_arrays import copy_rows
 from wirescan.kafka.protocol import schema
 
@@ -137,8 +137,8 @@ cdef Fault run_responses(ScanState* state, Rows* rows) noexcept nogil:
 
 cdef Request _request
 cdef Response _response
-REQUEST = flat(np.asarray(<Request[:1]>&_request).dtype)
-RESPONSE = flat(np.asarray(<Response[:1]>&_response).dtype)
+REQUEST = flatten(np.asarray(<Request[:1]>&_request).dtype)
+RESPONSE = flatten(np.asarray(<Response[:1]>&_response).dtype)
 
 
 def scan_requests(buffer, *, check, resync, limits, into=None, more=False, resume=None):

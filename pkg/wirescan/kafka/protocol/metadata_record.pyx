@@ -14,7 +14,7 @@ import numpy as np
 from wirescan.core cimport (
     BAD_FIELD, BAD_VERSION, Context, Fault, NestedScan, OK, Reader, Rows, int16_t, int32_t,
     left, open_frames, scan_children, uint8_t, uint32_t, varint32)
-from wirescan.core.loop import flat
+from wirescan.core.loop import flatten
 
 cdef enum:
     FRAME_VERSION = 1
@@ -22,7 +22,7 @@ cdef enum:
 
 cdef MetadataRecord _record
 cdef MetadataRecord[::1] _records = <MetadataRecord[:1]>&_record
-METADATA_RECORD = flat(np.asarray(_records).dtype)
+METADATA_RECORD = flatten(np.asarray(_records).dtype)
 
 
 cdef inline Fault read_number(Reader* r, int16_t* out) noexcept nogil:

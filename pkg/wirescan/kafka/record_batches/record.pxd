@@ -79,7 +79,7 @@ cdef inline Fault read_record_plain(Reader* r, Record* row, const Batch* batch) 
 
 
 cdef inline bint store_message(const Batch* batch, const uint8_t* frame, uint32_t parent,
-                               char* row, bint past) noexcept nogil:
+                               char* row, bint bypass) noexcept nogil:
     # Write the whole row of the record in an intact plain message. Its columns are those that
     # `read_record_plain` gives. Return False for any other batch, and for a row that no scan makes.
     #
@@ -100,14 +100,14 @@ cdef inline bint store_message(const Batch* batch, const uint8_t* frame, uint32_
         return False
     # The columns buffer, kind and fault are the same in both rows.
     memcpy(&tail, &batch.head.buffer, sizeof(tail))
-    store_word(row, <uint64_t>batch.head.start + body, past)
-    store_word(row + 8, pack_pair(<uint32_t>size, 0), past)
-    store_word(row + 16, pack_pair(parent, tail), past)
-    store_word(row + 24, <uint64_t>batch.base_offset, past)
-    store_word(row + 32, <uint64_t>batch.base_timestamp, past)
-    store_word(row + 40, pack_pair(4, value_at), past)
-    store_word(row + 48, pack_pair(<uint32_t>size, <uint32_t>key_size), past)
-    store_word(row + 56, pack_pair(<uint32_t>value_size, 0), past)
+    store_word(row, <uint64_t>batch.head.start + body, bypass)
+    store_word(row + 8, pack_pair(<uint32_t>size, 0), bypass)
+    store_word(row + 16, pack_pair(parent, tail), bypass)
+    store_word(row + 24, <uint64_t>batch.base_offset, bypass)
+    store_word(row + 32, <uint64_t>batch.base_timestamp, bypass)
+    store_word(row + 40, pack_pair(4, value_at), bypass)
+    store_word(row + 48, pack_pair(<uint32_t>size, <uint32_t>key_size), bypass)
+    store_word(row + 56, pack_pair(<uint32_t>value_size, 0), bypass)
     return True
 
 

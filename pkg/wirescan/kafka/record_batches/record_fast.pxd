@@ -101,34 +101,34 @@ cdef struct RecordFields:
 
 
 cdef inline void store_frame(char* row, const Run* run, const RecordFields* record,
-                             bint past) noexcept nogil:
-    store_word(row, <uint64_t>(run.start - run.base), past)
-    store_word(row + 8, pack_pair(<uint32_t>record.size, <uint32_t>record.body), past)
-    store_word(row + 16, run.common, past)
+                             bint bypass) noexcept nogil:
+    store_word(row, <uint64_t>(run.start - run.base), bypass)
+    store_word(row + 8, pack_pair(<uint32_t>record.size, <uint32_t>record.body), bypass)
+    store_word(row + 16, run.common, bypass)
 
 
 cdef inline void store_deltas(char* row, const Run* run, const RecordFields* record,
-                              bint past) noexcept nogil:
-    store_word(row + 24, run.base_offset + record.offset, past)
-    store_word(row + 32, run.base_timestamp + (record.timestamp & run.delta_mask), past)
+                              bint bypass) noexcept nogil:
+    store_word(row + 24, run.base_offset + record.offset, bypass)
+    store_word(row + 32, run.base_timestamp + (record.timestamp & run.delta_mask), bypass)
 
 
-cdef inline void store_places(char* row, const RecordFields* record, bint past) noexcept nogil:
+cdef inline void store_places(char* row, const RecordFields* record, bint bypass) noexcept nogil:
     # The size of a null is -1 in a row.
     cdef const Place* key = &record.key
     cdef const Place* value = &record.value
-    store_word(row + 40, pack_pair(<uint32_t>key.at, <uint32_t>value.at), past)
+    store_word(row + 40, pack_pair(<uint32_t>key.at, <uint32_t>value.at), bypass)
     store_word(row + 48, pack_pair(<uint32_t>record.headers_at,
-                                   <uint32_t>(key.size | key.null)), past)
+                                   <uint32_t>(key.size | key.null)), bypass)
     store_word(row + 56, pack_pair(<uint32_t>(value.size | value.null),
-                                   <uint32_t>record.header_count), past)
+                                   <uint32_t>record.header_count), bypass)
 
 
 cdef inline void store_row(char* row, const Run* run, const RecordFields* record,
-                           bint past) noexcept nogil:
-    store_frame(row, run, record, past)
-    store_deltas(row, run, record, past)
-    store_places(row, record, past)
+                           bint bypass) noexcept nogil:
+    store_frame(row, run, record, bypass)
+    store_deltas(row, run, record, bypass)
+    store_places(row, record, bypass)
 
 
 cdef inline Columns begin_columns(const ColumnTargets* targets) noexcept nogil:
@@ -205,7 +205,7 @@ cdef inline size_t left_over(const Run* run, bint to_columns) noexcept nogil:
 
 
 cdef inline void read_alike_records(Run* state, ColumnTargets* targets, bint to_columns,
-                                    bint past) noexcept nogil:
+                                    bint bypass) noexcept nogil:
     # Read records without headers, until more than CHANGES layouts were learnt.
     cdef Run run = state[0]         # so that the compiler keeps it in registers
     cdef Columns columns
@@ -264,7 +264,7 @@ cdef inline void read_alike_records(Run* state, ColumnTargets* targets, bint to_
             store_columns(&columns, &run, &record)
             run.count += 1
         else:
-            store_row(run.row, &run, &record, past)
+            store_row(run.row, &run, &record, bypass)
             run.row += sizeof(Record)
         run.start = end
         if changes > CHANGES:
@@ -356,7 +356,7 @@ cdef inline bint read_header_count(const Run* run, RecordFields* record) noexcep
 
 
 cdef inline void read_varied_records(Run* state, ColumnTargets* targets, size_t most,
-                                     bint to_columns, bint keeps, bint past) noexcept nogil:
+                                     bint to_columns, bint keeps, bint bypass) noexcept nogil:
     # Read at most `most` records, with fewer than 64 headers each. Columns are stored as soon as
     # they are known, because few fit into registers.
     #
@@ -381,11 +381,11 @@ cdef inline void read_varied_records(Run* state, ColumnTargets* targets, size_t 
             break
         prefetch_record(&run)
         if to_rows:
-            store_frame(row, &run, &record, past)
+            store_frame(row, &run, &record, bypass)
         if rarely(not read_deltas(&run, &record)):
             break
         if to_rows:
-            store_deltas(row, &run, &record, past)
+            store_deltas(row, &run, &record, bypass)
         if to_columns:
             store_numbers(&columns, &run, &record)
             store_key(&columns, &run, &record.key)
@@ -396,7 +396,7 @@ cdef inline void read_varied_records(Run* state, ColumnTargets* targets, size_t 
         if rarely(not read_header_count(&run, &record)):
             break
         if to_rows:
-            store_places(row, &record, past)
+            store_places(row, &record, bypass)
         if to_columns:
             columns.header_total += record.header_count
             if keeps:
@@ -432,7 +432,7 @@ cdef inline RunMemory plan_varied(RunMemory memory, size_t alike, size_t offered
 cdef inline size_t read_short_records(
         Reader* r, char* rows, ColumnTargets* targets, size_t max_rows, const void* parent,
         const Readable* buffer, const Head* span, bint ahead, RunMemory* memory, bint to_columns,
-        bint keeps, bint past) noexcept nogil:
+        bint keeps, bint bypass) noexcept nogil:
     # Read records of magic 2 with short varints. Return how many were read. The loops load whole
     # words, so they stop before the last bytes of the buffer. They also stop at the first record of
     # another shape or with a fault: read_record_v2 reads that record.
@@ -466,10 +466,10 @@ cdef inline size_t read_short_records(
         # To learn layouts costs more than it saves where few records are left, or few are alike.
         learns = own.left == 0 and left > FEW
         if learns:
-            read_alike_records(&run, targets, to_columns, past)
+            read_alike_records(&run, targets, to_columns, bypass)
             left = left_over(&run, to_columns)
             own = plan_varied(own, before - left, before)
-        read_varied_records(&run, targets, max(own.left, <size_t>FEW), to_columns, keeps, past)
+        read_varied_records(&run, targets, max(own.left, <size_t>FEW), to_columns, keeps, bypass)
         own.left -= min(own.left, left - left_over(&run, to_columns))
         left = left_over(&run, to_columns)
         if left == before:
@@ -483,13 +483,13 @@ cdef inline size_t read_short_records(
 
 cdef inline size_t read_run(
         Reader* r, char* rows, size_t max_rows, const void* parent, const Readable* buffer,
-        const Head* span, bint ahead, bint past, RunMemory* memory) noexcept nogil:
-    # A ReadRun. A constant `past` gives each loop its own code without the other's branches.
-    if past:
+        const Head* span, bint ahead, bint bypass, RunMemory* memory) noexcept nogil:
+    # A ReadRun. A constant `bypass` gives each loop its own code without the other's branches.
+    if bypass:
         return read_short_records(r, rows, NULL, max_rows, parent, buffer, span, ahead, memory,
-                                  to_columns=False, keeps=False, past=True)
+                                  to_columns=False, keeps=False, bypass=True)
     return read_short_records(r, rows, NULL, max_rows, parent, buffer, span, ahead, memory,
-                              to_columns=False, keeps=False, past=False)
+                              to_columns=False, keeps=False, bypass=False)
 
 
 cdef inline void set_length(Place* place, const uint8_t* p) noexcept nogil:
@@ -535,9 +535,9 @@ cdef inline size_t read_columns(
     # A ReadColumns.
     if (<const Batch*>parent).magic < 2:
         return read_message_columns(r, targets, <const Batch*>parent, buffer)
-    # Each case has loops of its own, as for `past`.
+    # Each case has loops of its own, as for `bypass`.
     if targets.kept is NULL:
         return read_short_records(r, NULL, targets, max_rows, parent, buffer, span, ahead, memory,
-                                  to_columns=True, keeps=False, past=False)
+                                  to_columns=True, keeps=False, bypass=False)
     return read_short_records(r, NULL, targets, max_rows, parent, buffer, span, ahead, memory,
-                              to_columns=True, keeps=True, past=False)
+                              to_columns=True, keeps=True, bypass=False)

@@ -27,7 +27,7 @@ from wirescan.core cimport (
     ScanState, VerifyFrame, int32_t, int64_t, locate_frame, open_frames, open_rows, scan_buffer,
     scan_children, scan_frames, scan_spans, uint8_t, uint32_t, uint64_t)
 from wirescan.core import loop
-from wirescan.core.loop import addresses, flat, lie_inside
+from wirescan.core.loop import addresses, flatten, lie_inside
 from wirescan.core.reader cimport store_fence
 from wirescan.core.rows cimport reserve_row
 from wirescan.kafka.record_batches.batch cimport (
@@ -81,7 +81,7 @@ cdef Fault run_headers(const NestedScan* nested, Rows* rows) noexcept nogil:
 
 cdef struct MessageOptions:
     bint verify                 # verify the checksums of the messages
-    bint past                   # there are more rows than the caches hold
+    bint bypass                   # there are more rows than the caches hold
 
 cdef Fault run_messages(Parents* parents, Rows* rows) noexcept nogil:
     # Return NOT_A_FRAME at the first batch that is no intact plain message.
@@ -97,7 +97,7 @@ cdef Fault run_messages(Parents* parents, Rows* rows) noexcept nogil:
         elif not reserve_row(rows):
             fault = LIMIT
         elif store_message(batch, frame, <uint32_t>parents.opened,
-                           rows.at + rows.count * sizeof(Record), options.past):
+                           rows.at + rows.count * sizeof(Record), options.bypass):
             rows.count += 1
             parents.opened += 1
             batch += 1
@@ -110,9 +110,9 @@ cdef Fault run_messages(Parents* parents, Rows* rows) noexcept nogil:
 cdef Batch _batch
 cdef Record _record
 cdef Header _header
-BATCH = flat(np.asarray(<Batch[:1]>&_batch).dtype)
-RECORD = flat(np.asarray(<Record[:1]>&_record).dtype)
-HEADER = flat(np.asarray(<Header[:1]>&_header).dtype)
+BATCH = flatten(np.asarray(<Batch[:1]>&_batch).dtype)
+RECORD = flatten(np.asarray(<Record[:1]>&_record).dtype)
+HEADER = flatten(np.asarray(<Header[:1]>&_header).dtype)
 
 
 def child_spans(batches):
@@ -210,7 +210,7 @@ def open_messages(batches, buffers, limits, verify=False):
     Raises TypeError for rows of another dtype.
     """
     cdef Py_ssize_t count = len(batches)
-    cdef MessageOptions options = MessageOptions(verify, count * sizeof(Record) >= loop.PAST)
+    cdef MessageOptions options = MessageOptions(verify, count * sizeof(Record) >= loop.BYPASS_BYTES)
     if batches.dtype != BATCH:
         raise TypeError("records are opened from a table of kafka.batches")
     # Many logs change to magic 2 at some point. Their last batch shows it at once.

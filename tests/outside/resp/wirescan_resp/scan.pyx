@@ -15,13 +15,13 @@ import numpy as np
 
 from wirescan.core cimport (
     Fault, Reader, Rows, SHORT, ScanState, int64_t, scan_buffer, scan_frames, scan_spans, uint8_t)
-from wirescan.core.loop import flat
+from wirescan.core.loop import flatten
 from wirescan_resp.frame cimport probe_frame, read_frame
 from wirescan_resp.rows cimport Frame
 from wirescan_resp.value cimport Element, SMALLEST, read_value
 
 cdef Frame _frame
-FRAME = flat(np.asarray(<Frame[:1]>&_frame).dtype)
+FRAME = flatten(np.asarray(<Frame[:1]>&_frame).dtype)
 
 
 cdef Fault run_frames(ScanState* state, Rows* rows) noexcept nogil:

@@ -5,7 +5,7 @@ import numpy as np
 from wirescan.core cimport (
     Fault, LEFTOVER, LIMIT, OK, Parents, Reader, Rows, TRUNCATED, add_each, begin_row, int32_t,
     int64_t, open_rows, place, uint8_t, uint16_t, uint32_t)
-from wirescan.core.loop import flat
+from wirescan.core.loop import flatten
 from wirescan_resp.frame cimport Walk, begin_walk, walk_value
 from wirescan_resp.rows cimport ARRAY, Frame, Value
 from wirescan_resp.scan import FRAME as _FRAME
@@ -15,7 +15,7 @@ from wirescan_resp.value cimport DEEPEST, Element, SMALLEST, find_kind
 MAX_DEPTH = DEEPEST + 1
 
 cdef Value _value
-VALUE = flat(np.asarray(<Value[:1]>&_value).dtype)
+VALUE = flatten(np.asarray(<Value[:1]>&_value).dtype)
 
 
 cdef inline void fill_row(Value* row, const Element* value, const uint8_t* start,
