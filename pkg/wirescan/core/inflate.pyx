@@ -86,7 +86,8 @@ cdef inline Fault inflate_stream(Inflate* z, const uint8_t* at, uint32_t size, u
     return BAD_COMPRESSION
 
 
-# The two decompressors. libdeflate is faster, but refuses streams that zlib reads in part.
+# The two decompressors. libdeflate takes intact streams only, and zlib says what is wrong with the
+# others.
 cdef struct Inflaters:
     Inflate zlib
     void* fast              # of libdeflate, or NULL

@@ -180,7 +180,7 @@ cdef inline void fill_identity(Field* row, Level* level, uint8_t type, int32_t i
 cdef inline Fault add_bad_row(Rows* rows, Walk* walk, int32_t depth, const uint8_t* mark,
                               const uint8_t* end, const Message* message, int32_t parent,
                               const uint8_t* base, Fault fault) noexcept nogil:
-    # Add one row for the bytes from `mark` on. The structs and containers that are open are bad too.
+    # Add one row for the bytes from `mark` on. Structs and containers that are open are bad too.
     # depth: that of the value which cannot be read, or 0 for bytes after the message.
     cdef Field* row = <Field*>begin_row(rows, sizeof(Field))
     cdef const Level* level
