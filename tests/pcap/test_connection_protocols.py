@@ -13,7 +13,11 @@ from tests.support.command import parse_lines, run
 from tests.support.paths import CORPUS
 from tests.support.simulated_capture import Connection, SimulatedCapture
 from wirescan import kafka, lumberjack, nats, pcap, thrift
-from wirescan.pcap.connection_protocols import LARGEST_GROUPS, decide_protocols, find_connections
+from wirescan.pcap.extraction.connection_protocols import (
+    LARGEST_GROUPS,
+    decide_protocols,
+    find_connections,
+)
 from wirescan.reading.detect import CONNECTION_BYTES, HEADS, detect_path
 from wirescan.testing.cost import measure_cpu_seconds
 

@@ -8,7 +8,7 @@ import pytest
 import wirescan
 from tests.support.captured_conversations import INFO, converse
 from wirescan import nats, register
-from wirescan.pcap.captured_exchanges import make_formats
+from wirescan.pcap.extraction.captured_exchanges import make_formats
 
 MESSAGES = wirescan.formats()["nats.messages"]
 CAPTURE = converse((1, INFO), (0, nats.encode_pub("a", b"", reply="in"))).to_pcap()

@@ -28,7 +28,7 @@ from wirescan.frames.exchange import NO_RESPONSE
 from wirescan.frames.pairing import pair_in_order, pair_latest
 from wirescan.frames.table import join
 from wirescan.frames.value_numbers import number_values
-from wirescan.pcap import waiting_frames
+from wirescan.pcap.extraction import waiting_frames
 from wirescan.reading.chunked import iter_tables
 
 
@@ -546,7 +546,7 @@ def test_a_response_waits_for_the_last_bytes_of_its_request(tmp_path):
 
 def test_requests_of_released_connections_are_exchanges(tmp_path, monkeypatch):
     """They come with the piece after which their connection is released."""
-    monkeypatch.setattr("wirescan.pcap.stream_frames.MOST_CONNECTIONS", 3)
+    monkeypatch.setattr("wirescan.pcap.extraction.captured_frames.MOST_CONNECTIONS", 3)
     capture = SimulatedCapture()
     for number in range(40):
         connection = Connection((CLIENT[0], 40_000 + number), (SERVER, 4222))

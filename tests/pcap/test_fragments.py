@@ -28,7 +28,7 @@ from tests.support.simulated_capture import (
     make_ethernet,
 )
 from wirescan import Fault, pcap
-from wirescan.pcap.assembler import Assembler
+from wirescan.pcap.assembly.assembler import Assembler
 from wirescan.reading.chunked import iter_tables
 from wirescan.testing.cost import assert_linear
 from wirescan.testing.guarded_memory import GuardedMemory

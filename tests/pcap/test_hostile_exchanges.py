@@ -19,7 +19,7 @@ from tests.support.captured_conversations import (
 from wirescan import Fault, FrameError, kafka, lumberjack, nats, pcap
 from wirescan.cli.support.latencies import round_times
 from wirescan.cli.support.quantiles import Quantiles
-from wirescan.pcap import waiting_frames
+from wirescan.pcap.extraction import waiting_frames
 from wirescan.reading.chunked import iter_tables
 from wirescan.testing.cost import assert_linear
 

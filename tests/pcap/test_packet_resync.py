@@ -9,12 +9,13 @@ import pytest
 
 import wirescan
 from tests.support.captured_conversations import CLIENT, INFO, SERVER, publish
+from tests.support.packet_follower import count_connections
 from tests.support.paths import CORPUS
 from tests.support.simulated_capture import Connection, SimulatedCapture
 from wirescan import Fault, FrameError, Limits, kafka, lumberjack, nats, pcap
 from wirescan.frames.registry import format_of
-from wirescan.pcap import packet_resync
-from wirescan.pcap.packet_resync import NEEDED, WEIGHED
+from wirescan.pcap.extraction import packet_resync
+from wirescan.pcap.extraction.packet_resync import NEEDED, WEIGHED
 from wirescan.reading.chunked import iter_tables
 from wirescan.testing.cost import assert_linear
 
@@ -532,7 +533,7 @@ def test_released_connections_are_forgotten(name):
     blocks = pcap.scan(capture.to_pcap())
     for first in range(0, len(blocks), 100):
         reader.feed(blocks[first : first + 100])
-    assert reader._assembler.held_connections < 60
+    assert count_connections(reader._assembler) < 60
     scanner = reader._scanner._scanner  # that of the decrypted streams
     asked = scanner._asked if name.startswith("kafka.responses") else scanner._requests
     for scanner_of_side in (asked, scanner._answers):

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 import wirescan
-from tests.support.packet_follower import PacketFollower
+from tests.support.packet_follower import PacketFollower, count_connections
 from tests.support.simulated_capture import (
     ACK,
     FIN,
@@ -21,9 +21,9 @@ from wirescan import Fault, FrameError, Limits, kafka, pcap
 from wirescan.core.row_arrays import join_rows
 from wirescan.frames.registry import format_of
 from wirescan.frames.table import join
-from wirescan.pcap.assembler import Assembler
-from wirescan.pcap.sent_frames import SENT
-from wirescan.pcap.waiting_frames import WaitingFrames, copy_frames
+from wirescan.pcap.assembly.assembler import Assembler
+from wirescan.pcap.extraction.sent_frames import SENT
+from wirescan.pcap.extraction.waiting_frames import WaitingFrames, copy_frames
 from wirescan.reading.chunked import iter_tables
 from wirescan.testing.cost import assert_linear
 
@@ -308,7 +308,7 @@ def test_times_that_run_backwards_take_linear_time_and_bounded_memory():
             rows = packets.rows.copy()
             rows["time"] -= number * 12_000 * SECOND
             assembler.feed(rows, packets.buffers)
-            assert assembler.held_connections - assembler.released <= 1000
+            assert count_connections(assembler) - assembler.released <= 1000
             assembler.take(released=True)
             assembler.drop_released()
 
@@ -329,10 +329,10 @@ def test_the_longest_idle_connections_are_released_beyond_a_number():
         more.connect(make_connection(number))
     # 4 ended, and then 1 is the longest idle one.
     assert feed(assembler, more) == [1, 4]
-    assert assembler.held_connections == 8
+    assert count_connections(assembler) == 8
     assembler.take(released=True)
     assembler.drop_released()
-    assert assembler.held_connections == 6
+    assert count_connections(assembler) == 6
 
 
 def test_numbers_ascend_although_places_are_used_again():
@@ -538,11 +538,11 @@ def test_many_short_connections_are_read_in_bounded_memory(name, batches):
         table = reader.feed(pcap.scan(make_batch(number, 20)))
         connections.append(table["connection"])
         assembler = reader._assembler
-        most = max(most, assembler.held_connections)
+        most = max(most, count_connections(assembler))
         assert assembler.waiting_bytes == 0
         if name != "pcap.flows":
             scanner = getattr(get_scanner(reader), "_asked", None) or get_scanner(reader)
-            assert len(scanner._known) <= assembler.held_connections
+            assert len(scanner._known) <= count_connections(assembler)
             assert len(scanner._verdicts) <= 2 * BATCH
         if name == "kafka.responses":
             assert len(get_scanner(reader)._waiting) == 0
@@ -555,7 +555,7 @@ def test_many_short_connections_are_read_in_bounded_memory(name, batches):
 
 
 def test_connections_that_never_end_are_bounded(monkeypatch):
-    monkeypatch.setattr("wirescan.pcap.stream_frames.MOST_CONNECTIONS", 3000)
+    monkeypatch.setattr("wirescan.pcap.captured_streams.MOST_CONNECTIONS", 3000)
     reader = make_reader("pcap.flows")
     total = 0
     for number in range(10):
@@ -564,14 +564,14 @@ def test_connections_that_never_end_are_bounded(monkeypatch):
         is_syn[0] = True
         is_syn[1::8] = True
         total += len(reader.feed(blocks[is_syn]))
-        assert reader._assembler.held_connections <= 3000 + BATCH
+        assert count_connections(reader._assembler) <= 3000 + BATCH
     assert total == 10 * BATCH - 3000
     assert total + len(reader.close()) == 10 * BATCH
 
 
 def test_frames_that_wait_for_answers_are_bounded(monkeypatch):
-    monkeypatch.setattr("wirescan.pcap.waiting_frames.ALL_WAITING", 1500)
-    monkeypatch.setattr("wirescan.pcap.waiting_frames.WAITING", 1000)
+    monkeypatch.setattr("wirescan.pcap.extraction.waiting_frames.ALL_WAITING", 1500)
+    monkeypatch.setattr("wirescan.pcap.extraction.waiting_frames.WAITING", 1000)
     reader = make_reader("kafka.responses")
     for number, count in ((1, 3), (2, 2900), (3, 200)):
         capture, connection = SimulatedCapture(), make_connection(number)
@@ -585,7 +585,7 @@ def test_frames_that_wait_for_answers_are_copied_seldom(monkeypatch):
     """One answer comes, to the last of 400 chunks."""
     copied = []
     monkeypatch.setattr(
-        "wirescan.pcap.waiting_frames.copy_frames",
+        "wirescan.pcap.extraction.waiting_frames.copy_frames",
         lambda table, chosen, sizes: (
             copied.append(len(chosen)) or copy_frames(table, chosen, sizes)
         ),
@@ -736,7 +736,7 @@ def test_only_the_headers_of_requests_wait_that_get_a_response(acks, waiting):
 
 
 def test_the_bytes_of_frames_that_wait_for_answers_are_bounded(monkeypatch):
-    monkeypatch.setattr("wirescan.pcap.waiting_frames.WAITING_BYTES", 100)
+    monkeypatch.setattr("wirescan.pcap.extraction.waiting_frames.WAITING_BYTES", 100)
     capture, connection = SimulatedCapture(), make_connection(1)
     capture.connect(connection)
     capture.send(connection, 0, API_VERSIONS * 50)

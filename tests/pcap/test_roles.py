@@ -8,7 +8,7 @@ from tests.support.damaged_captures import find_packet_borders
 from tests.support.simulated_capture import Connection, SimulatedCapture
 from wirescan import kafka, lumberjack, nats, thrift
 from wirescan.frames.conversation import make_opening
-from wirescan.pcap.assembler import Assembler
+from wirescan.pcap.assembly.assembler import Assembler
 from wirescan.reading.chunked import iter_tables
 
 CLIENT = (bytes([10, 0, 0, 1]), 2000)  # below the port of the server

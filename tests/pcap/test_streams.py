@@ -20,7 +20,7 @@ from tests.support.simulated_capture import (
 )
 from wirescan import Fault, FrameError, pcap
 from wirescan.core.parallel import FixedWorkers, run_each
-from wirescan.pcap.assembler import Assembler
+from wirescan.pcap.assembly.assembler import Assembler
 from wirescan.testing.guarded_memory import GuardedMemory
 
 CLIENT = (bytes([10, 0, 0, 1]), 40_000)
@@ -172,7 +172,7 @@ def test_several_threads_copy_many_bytes(monkeypatch):
         shared.append(len(functions))
         return run_each(functions)
 
-    monkeypatch.setattr("wirescan.pcap.assembler.run_each", note_functions)
+    monkeypatch.setattr("wirescan.pcap.assembly.assembler.run_each", note_functions)
     for workers in (1, 3):
         with FixedWorkers(workers):
             read_streams(capture)
@@ -192,7 +192,7 @@ def test_after_an_error_the_bytes_and_gaps_are_taken_again(monkeypatch):
         raise MemoryError
 
     with monkeypatch.context() as changed:
-        changed.setattr("wirescan.pcap.assembler.run_each", fail)
+        changed.setattr("wirescan.pcap.assembly.assembler.run_each", fail)
         with pytest.raises(MemoryError):
             follower.take()
         with pytest.raises(ValueError, match="2 numbers for 0 rows"):

@@ -25,11 +25,11 @@ from tests.support.tls_connections import (
 from tests.support.tls_frames import PAIRS, describe, record_pair
 from wirescan import Fault, FrameError, kafka, pcap
 from wirescan.frames.registry import make_spec
-from wirescan.pcap.tls_ciphers import SUITES as SUITES_BY_VERSION
-from wirescan.pcap.tls_ciphers import CbcCipher, expand_label, make_old_ciphers
-from wirescan.pcap.tls_hello import HandshakeReader, HelloError
-from wirescan.pcap.tls_keys import KeyLog
-from wirescan.pcap.tls_records import LARGEST_LENGTH, Recognition, recognize
+from wirescan.pcap.decryption.tls_ciphers import SUITES as SUITES_BY_VERSION
+from wirescan.pcap.decryption.tls_ciphers import CbcCipher, expand_label, make_old_ciphers
+from wirescan.pcap.decryption.tls_hello import HandshakeReader, HelloError
+from wirescan.pcap.decryption.tls_keys import KeyLog
+from wirescan.pcap.decryption.tls_records import LARGEST_LENGTH, Recognition, recognize
 from wirescan.reading.chunked import iter_tables
 
 PORT = 9092

@@ -7,12 +7,13 @@ import pytest
 
 import wirescan
 from tests.support.frame_values import list_values, scan_alone
+from tests.support.packet_follower import count_connections
 from tests.support.simulated_capture import SimulatedCapture
 from tests.support.tls_connections import CLIENT, SERVER, make_connection, record_tls, simulate_tls
 from tests.support.tls_frames import PAIRS, describe, record_pair
 from wirescan import Fault, pcap
 from wirescan.frames.registry import make_spec
-from wirescan.pcap.tls_keys import KeyLog
+from wirescan.pcap.decryption.tls_keys import KeyLog
 from wirescan.reading.chunked import iter_tables
 
 PORT = 9092
@@ -170,7 +171,7 @@ def test_secrets_of_a_capture_need_the_package(tmp_path, monkeypatch, caplog):
 
 
 def test_the_secrets_that_are_kept_are_bounded(tmp_path, monkeypatch, caplog):
-    monkeypatch.setattr("wirescan.pcap.tls_keys.MOST_SECRETS", 10)
+    monkeypatch.setattr("wirescan.pcap.decryption.tls_keys.MOST_SECRETS", 10)
     path = tmp_path / "keys.txt"
     path.write_text("")
     keylog = KeyLog(str(path))
@@ -255,7 +256,7 @@ def test_connections_that_are_forgotten_count_no_bytes(tmp_path):
     for _ in range(70):
         capture.send(other, SERVER, b"x")
     feed(reader, capture)
-    assert reader._assembler.held_connections == 1
+    assert count_connections(reader._assembler) == 1
     assert reader._scanner.held_bytes == 0
 
 

@@ -19,7 +19,7 @@ from tests.support.tls_connections import (
 from tests.support.tls_frames import PAIRS, describe
 from wirescan import Fault, pcap
 from wirescan.frames.registry import make_spec
-from wirescan.pcap.tls_records import PLAIN_SIZE
+from wirescan.pcap.decryption.tls_records import PLAIN_SIZE
 from wirescan.reading.chunked import iter_tables
 from wirescan.testing.cost import MANY_TIMES, assert_linear
 

@@ -19,7 +19,7 @@ from wirescan.core.parallel import FixedWorkers
 from wirescan.export import parquet
 from wirescan.export.batches import iter_batches
 from wirescan.frames.registry import format_of
-from wirescan.pcap.stream_frames import CapturedFrames
+from wirescan.pcap.extraction.captured_frames import CapturedFrames
 from wirescan.reading.captures import choose_source_format
 from wirescan.reading.chunked import iter_tables, scan_outermost
 from wirescan.reading.growing import GrowingFiles

@@ -5,7 +5,7 @@ from typing import Any
 
 from wirescan import pcap
 from wirescan.frames.table import FrameTable
-from wirescan.pcap.assembler import Assembler
+from wirescan.pcap.assembly.assembler import Assembler
 
 
 class PacketFollower(Assembler):
@@ -19,3 +19,8 @@ class PacketFollower(Assembler):
         table = pcap.packets(pcap.scan(pcap.encode_pcap(packets, nanoseconds=True)))
         self._tables.append(table)
         self.feed(table.rows, table.buffers)
+
+
+def count_connections(assembler: Assembler) -> int:
+    """Return how many connections are held, with the released ones that were not dropped."""
+    return len(assembler.list_flows()[0])

@@ -27,8 +27,9 @@ PROTOCOLS = ("kafka", "lumberjack", "nats", "liftbridge", "thrift", "pcap")
 # Names of decoders of payloads -> modules of protocol packages whose `make_decoder` makes them.
 PAYLOAD_DECODERS = {"thrift": "wirescan.thrift.struct_values"}
 # Modules of protocol packages with COMMON_OPTIONS, which the formats of other packages have too.
-OPTION_MODULES = ("pcap.captured",)
-DERIVING_MODULES = ("pcap.carried_frames", "pcap.captured_exchanges")  # make formats of captures
+OPTION_MODULES = ("pcap.extraction.captured",)
+# Modules that make formats of captures.
+DERIVING_MODULES = ("pcap.extraction.carried_frames", "pcap.extraction.captured_exchanges")
 CAPTURE_FORMAT = "pcap.blocks"  # of captures, in which the frames of other formats are found
 
 # "formats" -> {name: Format}. It is filled at the first use, because the protocol packages import

@@ -14,7 +14,7 @@ from wirescan.frames.conversation import make_opening
 from wirescan.frames.errors import enforce_mode
 from wirescan.frames.registry import format_of, load_formats
 from wirescan.frames.table import FrameTable
-from wirescan.pcap.assembler import SEGMENT, Assembler
+from wirescan.pcap.assembly.assembler import SEGMENT, Assembler
 from wirescan.pcap.constants import Direction
 
 logger = logging.getLogger(__name__)

@@ -24,18 +24,18 @@ from wirescan.frames.errors import enforce_mode, raise_if_row_limit, resolve_mod
 from wirescan.frames.format import Display, Format, Parser, Storage
 from wirescan.frames.limits import Limits
 from wirescan.frames.table import FrameTable, require_rows
-from wirescan.pcap.assembler import FLOW, STREAM, Assembler
-from wirescan.pcap.connection_protocols import find_connections
+from wirescan.pcap.assembly.assembler import FLOW, STREAM, Assembler
+from wirescan.pcap.captured_streams import CapturedStreams
 from wirescan.pcap.constants import BlockKind, Direction, FlowState, LinkType, PacketKind
+from wirescan.pcap.decryption.tls_constants import CipherSuite, Decryption, TlsVersion
+from wirescan.pcap.decryption.tls_table import TLS, CapturedTls, list_endpoints, tls
 from wirescan.pcap.endpoints import format_endpoints
 from wirescan.pcap.evidence import weigh_blocks
+from wirescan.pcap.extraction.connection_protocols import find_connections
 from wirescan.pcap.files import FILES, MARKS
 from wirescan.pcap.flow_tables import make_assembler, make_flows, make_streams, report_incomplete
 from wirescan.pcap.meanings import MEANINGS
 from wirescan.pcap.scan import BLOCK, PACKET, open_packets, scan_stream
-from wirescan.pcap.stream_frames import CapturedStreams
-from wirescan.pcap.tls_constants import CipherSuite, Decryption, TlsVersion
-from wirescan.pcap.tls_table import TLS, CapturedTls, list_endpoints, tls
 from wirescan.pcap.tolerance import TOLERANT
 
 POLICY = "first"  # of held segments that overlap
