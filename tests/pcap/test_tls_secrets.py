@@ -6,12 +6,13 @@ import sys
 import pytest
 
 import wirescan
+from tests.support.captured_conversations import fetch
 from tests.support.frame_values import list_values, scan_alone
 from tests.support.packet_follower import count_connections
 from tests.support.simulated_capture import SimulatedCapture
 from tests.support.tls_connections import CLIENT, SERVER, make_connection, record_tls, simulate_tls
 from tests.support.tls_frames import PAIRS, describe, record_pair
-from wirescan import Fault, pcap
+from wirescan import Fault, kafka, pcap
 from wirescan.frames.registry import make_spec
 from wirescan.pcap.decryption.tls_keys import KeyLog
 from wirescan.reading.chunked import iter_tables
@@ -106,6 +107,53 @@ def test_secrets_between_packets_are_used(tmp_path):
     assert set(table["connection"].tolist()) == {0, 1}
     for piece in (61, 400, 1 << 20):
         assert read_pieces(path, "kafka.requests", piece) == describe(table)
+
+
+def read_answers(path, piece, keylog=None):
+    """Return the latencies of responses, and the number of records in them."""
+    specs = [make_spec(name, keylog=keylog) for name in ("kafka.responses", "kafka.records")]
+    tables = [list(iter_tables(str(path), format=spec, piece=piece)) for spec in specs]
+    latencies = [time for table in tables[0] if len(table) for time in table["latency"].tolist()]
+    return latencies, sum(map(len, tables[1]))
+
+
+@pytest.fixture(params=["1.2", "1.3"])
+def fetching(request, tmp_path):
+    """A connection in which one record is fetched."""
+    batch = bytes(kafka.encode_batch([{"key": b"k", "value": b"v"}]))
+    return record_tls(tmp_path, list(enumerate(fetch(7, batch))), version=request.param)
+
+
+def test_a_response_does_not_come_before_a_request_that_waits_for_secrets(fetching, tmp_path):
+    connection = make_connection(0, PORT)
+    capture = SimulatedCapture()
+    capture.connect(connection)
+    for side, data in fetching.flights[:-1]:
+        capture.send(connection, side, data)
+    raw = capture.to_pcapng()
+    raw += SimulatedCapture().to_pcapng(secrets=fetching.keylog.read_bytes())
+    capture.packets.clear()
+    capture.send(connection, *fetching.flights[-1])
+    path = write(tmp_path, raw + capture.to_pcapng())
+    whole = read_answers(path, 1 << 20)
+    assert whole[0][0] > 0 and whole[1] == 1
+    for piece in (61, 400, len(raw)):
+        assert read_answers(path, piece) == whole
+
+
+def test_a_response_does_not_come_before_a_request_that_waits_for_a_hello(fetching, tmp_path):
+    connection = make_connection(0, PORT)
+    capture = SimulatedCapture()
+    capture.connect(connection)
+    for sender in (CLIENT, SERVER):
+        for side, data in fetching.flights:
+            if side == sender:
+                capture.send(connection, side, data)
+    path = write(tmp_path, capture.to_pcapng())
+    whole = read_answers(path, 1 << 20, str(fetching.keylog))
+    assert whole[1] == 1
+    for piece in (61, 400, 1500):
+        assert read_answers(path, piece, str(fetching.keylog)) == whole
 
 
 @pytest.mark.parametrize("times, is_read", [(1, True), (400, True), (800, False)])

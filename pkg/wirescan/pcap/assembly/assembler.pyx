@@ -69,7 +69,7 @@ ENDPOINTS = 2 * ADDRESS         # bytes of the two addresses of a flow, the clie
 cdef enum:
     KEPT = -1                   # consumed bytes of a row that is given again: `KEPT` in verdicts.py
     SHORT_LIST = 1024           # directions that are listed before their list is looked at
-    SMALL = 1 << 16             # bytes that are always given again
+    SMALL = 1 << 16             # bytes that are always given again, also with the other side's
     AGAIN = 8                   # more bytes are given again when they grew by this part
     WINDOW = 1 << 30            # the largest window of TCP: a later byte is no byte of the stream
     PATIENCE_PACKETS = 64       # of the connection, for which acknowledged bytes may come later
@@ -810,7 +810,8 @@ cdef class Assembler:
         if side.is_touched:
             return
         side.is_touched = True
-        if other.is_kept:
+        # A question comes no later than its answer, also where it waits for the keys of TLS.
+        if other.is_kept or 0 < other.ready_bytes <= SMALL:
             self.touch(place, 1 - source)
         if not (push(&self.touched, 2 * self.connections.at[place].number + source)
                 and push(&self.touched, 2 * place + source)):
