@@ -154,6 +154,16 @@ def test_a_cut_batch_at_the_end_loses_the_records_of_its_header(tmp_path):
     assert "an unknown number of records" in run(path).stdout
 
 
+@pytest.mark.parametrize("claimed, loses", [(0, False), (1, True)])
+def test_a_cut_batch_that_claims_an_offset_before_it_loses_no_known_records(
+    tmp_path, claimed, loses
+):
+    path = tmp_path / make_file_name(0)
+    path.write_bytes(make_batch(0, 1) + make_batch(claimed, 1)[:-1])
+    (finding,) = find_damage(path)
+    assert ("lost_records" in finding) == loses
+
+
 def test_snapshots_and_indexes_show_the_former_end_of_a_log(orders):
     path = orders / make_file_name(24800)
     rows = kafka.scan(path).rows

@@ -135,7 +135,8 @@ class LogVerifier:
 
     def check_tail_claim(self, claim: Claim | None) -> Claim | None:
         """Return what the header of a damaged tail claims; None if offsets before it refute it."""
-        if claim is not None and claim.first <= (self._rules.previous or -1):
+        previous = self._rules.previous
+        if claim is not None and previous is not None and claim.first <= previous:
             return None
         return claim
 
