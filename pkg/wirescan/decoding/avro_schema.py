@@ -23,6 +23,7 @@ import struct
 from dataclasses import dataclass
 from typing import Any
 
+from wirescan.core.varint import encode_varint
 from wirescan.decoding.avro_reader import Op, Program, Target
 from wirescan.decoding.column_tree import DEEPEST, MOST_NODES, ColumnTree
 from wirescan.frames.optional_packages import name_package
@@ -550,10 +551,4 @@ def _encode_long(number: int) -> bytes:
     """Return a zig-zag varint. Raises ValueError for a number of more than 64 bits."""
     if not -(1 << 63) <= number < 1 << 63:
         raise ValueError("a number has more than 64 bits")
-    number = (number << 1) ^ (number >> 63)
-    octets = bytearray()
-    while number > 0x7F:
-        octets.append(number & 0x7F | 0x80)
-        number >>= 7
-    octets.append(number)
-    return bytes(octets)
+    return encode_varint((number << 1) ^ (number >> 63))

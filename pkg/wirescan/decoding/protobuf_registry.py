@@ -16,6 +16,7 @@ from __future__ import annotations
 import base64
 from typing import Any
 
+from wirescan.core.varint import encode_varint
 from wirescan.decoding.proto_text import parse_proto
 from wirescan.decoding.schema_registry import HINTS, SchemaRegistry, StatusError, parse_answer
 
@@ -41,7 +42,7 @@ class ProtobufRegistry(SchemaRegistry):
         references = self._fetch_references(answer)
         files = [set_file_name(_decode_file(text), name) for name, text in references.items()]
         files.append(set_file_name(_decode_file(answer["schema"]), ""))
-        framed = [FILE_TAG + _encode_size(len(file)) + file for file in files]
+        framed = [FILE_TAG + encode_varint(len(file)) + file for file in files]
         return base64.b64encode(b"".join(framed)).decode()
 
     def _ask(self, path: str) -> dict[str, Any] | None:
@@ -63,7 +64,7 @@ def set_file_name(raw: bytes, name: str) -> bytes:
     The last value of a field counts, so the name is appended.
     """
     octets = (name or "the schema of the registry").encode()
-    return raw + b"\x0a" + _encode_size(len(octets)) + octets
+    return raw + b"\x0a" + encode_varint(len(octets)) + octets
 
 
 def _decode_file(text: str) -> bytes:
@@ -80,13 +81,3 @@ def _is_base64(text: str) -> bool:
     except ValueError:  # binascii.Error, and for characters that are not in ASCII
         return False
     return True
-
-
-def _encode_size(size: int) -> bytes:
-    """Return a varint."""
-    octets = bytearray()
-    while size > 0x7F:
-        octets.append(size & 0x7F | 0x80)
-        size >>= 7
-    octets.append(size)
-    return bytes(octets)

@@ -52,6 +52,7 @@ import snappy
 from wirescan.core import libdeflate, libzstd
 from wirescan.core.checksum import adler32
 from wirescan.core.fault import Fault
+from wirescan.core.varint import encode_varint
 
 __all__ = [
     "CodecError",
@@ -392,13 +393,7 @@ def _compress_lz4(header: bytes) -> Compress:
 
 
 def _compress_lz4_block(data: bytes | memoryview, level: int | None) -> bytes:
-    size = len(data)
-    prefix = bytearray()
-    while size > 127:
-        prefix.append(size & 127 | 128)
-        size >>= 7
-    prefix.append(size)
-    return bytes(prefix) + bytes(cramjam.lz4.compress_block(data, store_size=False))
+    return encode_varint(len(data)) + bytes(cramjam.lz4.compress_block(data, store_size=False))
 
 
 # Version 1, independent blocks of at most 64 KiB, header checksum.
