@@ -3,31 +3,35 @@
 Start with `scan.py`.
 
 Frames in files:
-    scan: prints frames one by one.
-    stat: prints counts, sizes, rates, codecs, offsets and faults.
-    report: writes one page about what is in files.
-    convert: writes frames as Parquet.
-    exchanges: prints requests with their responses, from captures.
-    detect: says which format files have, and why.
-    formats: lists all formats.
+
+    scan.py            prints frames one by one
+    stat.py            prints counts, sizes, rates, codecs, offsets and faults
+    report.py          writes one page about what is in files
+    convert.py         writes frames as Parquet
+    exchanges.py       prints requests with their responses, from captures
+    detect.py          says which format files have, and why
+    formats.py         lists all formats
 
 Logs:
-    verify: reports what is damaged, where, and what is lost.
-    salvage: writes the intact frames of damaged logs.
-    cut: writes a part of a log as a valid segment.
-    diff: compares two copies of a log.
-    index: writes boundary indexes.
-    topics: the log directory of a broker at a glance.
+
+    verify.py          reports what is damaged, where, and what is lost
+    salvage.py         writes the intact frames of damaged logs
+    cut.py             writes a part of a log as a valid segment
+    diff.py            compares two copies of a log
+    index.py           writes boundary indexes
+    topics.py          the log directory of a broker at a glance
 
 Live systems:
-    fetch: copies a topic of a cluster to files.
-    produce_records: `wirescan produce`, which writes records to a topic.
-    metadata: the brokers, topics and partitions of a cluster.
-    receive: serves writers of Lumberjack, and stores what they send.
-    send: sends the events in files to a receiver of Lumberjack.
+
+    fetch.py           copies a topic of a cluster to files
+    produce_records.py `wirescan produce`, which writes records to a topic
+    metadata.py        the brokers, topics and partitions of a cluster
+    receive.py         serves writers of Lumberjack, and stores what they send
+    send.py            sends the events in files to a receiver of Lumberjack
 
 The command itself:
-    manual: writes the manual pages.
+
+    manual.py          writes the manual pages
 
 The modules import everything else of the package, but not `wirescan.cli.main`.
 """

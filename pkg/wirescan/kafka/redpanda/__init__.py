@@ -1,8 +1,8 @@
 """Segments of Redpanda: formats, the kernel of batches, names of files, offsets, cloud manifests.
 
-Start with `batch_scan.pyx`, which shows the layout of a batch. `redpanda_formats.py` declares the
-formats and has the functions that read them.
+Start with `batch_scan.pyx`, which shows the layout of a batch.
 
+    redpanda_formats.py the formats, and the functions that read them
     batch_scan.pyx      scans the batches
     batch_kernel.pxd    the kernel of a batch
     batch_types.py      RedpandaType, and how log offsets become Kafka's offsets
