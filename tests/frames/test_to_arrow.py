@@ -32,6 +32,7 @@ from wirescan.export.table_parts import split_by_bytes, split_rows
 from wirescan.files.source import MappedFile
 from wirescan.frames import to_arrow
 from wirescan.frames.columns import RESERVED
+from wirescan.frames.lookup import find_column
 from wirescan.frames.registry import format_of
 from wirescan.frames.table import make_empty
 from wirescan.kafka import Record, encode_batch
@@ -1160,3 +1161,22 @@ def test_pandas_and_numpy_are_told_what_to_call():
         ):
             call(table)
     assert table.to_pandas()["value"].tolist() == [b"one", b"two"]
+
+
+@pytest.mark.parametrize("rows", [slice(7, 9), slice(0, 0), [11, 3, 3, 8]])
+def test_few_rows_read_few_rows_of_the_table_around_them(rows):
+    """An export of many batches of one record would otherwise be quadratic."""
+    batches = b"".join(
+        encode_batch([Record(offset=number, timestamp=1000 + number)]) for number in range(12)
+    )
+    records = kafka.records(kafka.scan(batches))
+    chosen = records[rows]
+    offsets = chosen["offset"].tolist()
+    found = find_column(chosen, "base_timestamp")
+    assert len(found.table) <= max(offsets, default=-1) - min(offsets, default=0) + 1
+    assert found.read_numbers().tolist() == [1000 + offset for offset in offsets]
+    for name in ("base_timestamp", "timestamp_type", "codec", "control"):
+        values = records.to_arrow([name])[name].to_pylist()
+        assert chosen.to_arrow([name])[name].to_pylist() == [values[offset] for offset in offsets]
+    for row in chosen:
+        assert row.base_timestamp == 1000 + row.offset

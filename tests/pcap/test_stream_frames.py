@@ -34,6 +34,16 @@ def test_frames_are_those_of_each_side_alone(format, seed, tmp_path):
     assert found == scan_alone(format, pairs, side)
 
 
+def test_a_row_has_the_times_of_the_column(tmp_path):
+    pairs, port, _ = CASES["kafka.requests"]
+    path = tmp_path / "capture.pcap"
+    path.write_bytes(simulate(pairs, port, seed=1).to_pcap())
+    table = wirescan.scan(path, "kafka.requests")
+    assert len(set(table["time"].tolist())) > 1 and (table["time"] < table["time_end"]).any()
+    for name in ("time", "time_end", "packet"):
+        assert [getattr(row, name) for row in table] == table[name].tolist()
+
+
 @pytest.mark.parametrize("piece", [61, 1000, 1 << 20])
 @pytest.mark.parametrize("seed, port", [(None, 9092), (3, 9092), (None, 5555)])
 def test_pieces_of_a_file_have_the_frames_of_the_whole(piece, seed, port, tmp_path):

@@ -116,7 +116,7 @@ class FoundColumn(NamedTuple):
     """A column of exports of a table.
 
     Attributes:
-        table: the table that has the column: the exported table, or one around it.
+        table: the table that has the column: the exported table, or a part of one around it.
         parents: for each exported row its row in `table`; None if they are the same table.
         column: what the column is.
     """
@@ -203,7 +203,21 @@ def find_column(table: FrameTable, name: str, *, lists: bool = True) -> FoundCol
         parents = find_parents(owner, parents)
         owner = owner.outer
     _check_outer_columns(owner, column)
+    if parents is not None and len(owner) > len(parents):
+        owner, parents = _narrow(owner, parents)
     return FoundColumn(owner, parents, column)
+
+
+def _narrow(table: FrameTable, rows: np.ndarray) -> tuple[FrameTable, np.ndarray]:
+    """Return a part of a table that has some rows, and where they are in it.
+
+    An export of a large table asks for a column of the table around it many times, each time for
+    few rows.
+    """
+    if not len(rows):
+        return table[:0], rows
+    first = int(rows.min())
+    return table[first : int(rows.max()) + 1], rows - first
 
 
 def _check_outer_columns(table: FrameTable, column: ColumnDescription) -> None:

@@ -44,7 +44,6 @@ from wirescan.frames.lookup import (
     find_rows_with_list,
     find_rows_without_lists,
     list_declared_faults,
-    list_levels,
 )
 from wirescan.frames.optional_packages import name_package
 from wirescan.frames.registry import format_of
@@ -86,9 +85,10 @@ class _Context(NamedTuple):
     file: str | None
     errors: str
     limits: Limits
-    # The ids of the tables with bad rows: the exported table and those around it. Mostly there are
-    # none, and then no column is searched for unread numbers.
-    damaged: set[int]
+    # Whether rows of the exported table may be bad, and whether those around it may be. If not, no
+    # column is searched for unread numbers.
+    has_bad_rows: bool
+    has_bad_outer_rows: bool
     # The places of the exported table, which are written together.
     places: PlaceColumns | None
 
@@ -158,9 +158,8 @@ def to_batch(
     the buffers or the tables around them.
     """
     out_schema = make_schema(describe_rows(table), columns, binary=binary, types=types)
-    damaged = {id(level) for level in list_levels(table) if level.bad.any()}
     places = _write_own_places(table, out_schema)
-    context = _Context(file, errors or table.errors, limits, damaged, places)
+    context = _Context(file, errors or table.errors, limits, bool(table.bad.any()), True, places)
     found = ((find_column(table, field.name), field.type) for field in out_schema)
     return _make_batch(table, found, out_schema, context)
 
@@ -245,7 +244,7 @@ class ColumnScan:
             )
             for name, kind, column in self._columns
         ]
-        context = _Context(self._file, self._errors, self._limits, set(), frames)
+        context = _Context(self._file, self._errors, self._limits, False, False, frames)
         return WrittenBatch(_make_batch(frames, found, self._schema, context), frames)
 
 
@@ -366,7 +365,9 @@ def _make_innermost_faults(found: FoundColumn, kind: pa.DataType, context: _Cont
 
 
 def _find_nulls(found: FoundColumn, context: _Context) -> np.ndarray | None:
-    return found.find_nulls(has_bad_rows=id(found.table) in context.damaged)
+    is_own = found.parents is None
+    has_bad_rows = context.has_bad_rows if is_own else context.has_bad_outer_rows
+    return found.find_nulls(has_bad_rows=has_bad_rows)
 
 
 def _make_number_column(found: FoundColumn, kind: pa.DataType, context: _Context) -> pa.Array:

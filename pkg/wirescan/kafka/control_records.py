@@ -57,10 +57,11 @@ def name_control_keys(records: FrameTable) -> dict[str, dict[int, str]]:
 
 def _find_control_records(records: Any) -> np.ndarray:
     """Return the numbers of the good records of control batches."""
-    is_control = records.outer["is_control"] != 0
-    if not is_control.any():
+    is_control = records.outer["is_control"]
+    # Few records of many batches do not look at all batches.
+    if len(is_control) <= len(records) and not is_control.any():
         return np.empty(0, np.intp)
-    return np.flatnonzero(is_control[find_parents(records)] & (records["fault"] == 0))
+    return np.flatnonzero((is_control[find_parents(records)] != 0) & (records["fault"] == 0))
 
 
 def _read_types(records: Any, rows: np.ndarray) -> tuple[np.ndarray, np.ndarray]:

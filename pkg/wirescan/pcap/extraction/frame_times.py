@@ -6,6 +6,7 @@ table of answers has a third one: an array of dtype QUESTION, in the order of `s
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
@@ -90,11 +91,13 @@ def _find_ranges(
 
 def _find_latest(segments: np.ndarray, firsts: np.ndarray, lasts: np.ndarray) -> np.ndarray:
     """Return the latest time of each range of segments, int64."""
+    lowest = int(firsts.min())
+    times = np.append(segments["time"][lowest : int(lasts.max()) + 1], NO_TIME)
     # The ranges between them are not used.
     ranges = np.empty(2 * len(firsts), np.int64)
-    ranges[::2] = firsts
-    ranges[1::2] = lasts + 1
-    latest: np.ndarray = np.maximum.reduceat(np.append(segments["time"], NO_TIME), ranges)[::2]
+    ranges[::2] = firsts - lowest
+    ranges[1::2] = lasts + 1 - lowest
+    latest: np.ndarray = np.maximum.reduceat(times, ranges)[::2]
     return latest
 
 
@@ -131,4 +134,8 @@ def _iter_segments(table: Any) -> Iterator[tuple[np.ndarray, np.ndarray]]:
 
 def _find_segments(segments: np.ndarray, positions: np.ndarray) -> np.ndarray:
     """Return the row of the segment that has each position in the buffer."""
-    return np.maximum(np.searchsorted(segments["start"], positions, "right") - 1, 0)
+    starts = segments["start"]
+    if len(positions) == 1:
+        # numpy would copy all starts first, because they are not contiguous.
+        return np.array([max(bisect_right(starts, positions[0]) - 1, 0)])
+    return np.maximum(np.searchsorted(starts, positions, "right") - 1, 0)
