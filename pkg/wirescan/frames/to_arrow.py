@@ -159,7 +159,14 @@ def to_batch(
     """
     out_schema = make_schema(describe_rows(table), columns, binary=binary, types=types)
     places = _write_own_places(table, out_schema)
-    context = _Context(file, errors or table.errors, limits, bool(table.bad.any()), True, places)
+    context = _Context(
+        file,
+        errors or table.errors,
+        limits,
+        has_bad_rows=bool(table.bad.any()),
+        has_bad_outer_rows=True,
+        places=places,
+    )
     found = ((find_column(table, field.name), field.type) for field in out_schema)
     return _make_batch(table, found, out_schema, context)
 
@@ -244,7 +251,14 @@ class ColumnScan:
             )
             for name, kind, column in self._columns
         ]
-        context = _Context(self._file, self._errors, self._limits, False, False, frames)
+        context = _Context(
+            self._file,
+            self._errors,
+            self._limits,
+            has_bad_rows=False,
+            has_bad_outer_rows=False,
+            places=frames,
+        )
         return WrittenBatch(_make_batch(frames, found, self._schema, context), frames)
 
 

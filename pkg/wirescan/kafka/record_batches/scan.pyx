@@ -210,7 +210,8 @@ def open_messages(batches, buffers, limits, verify=False):
     Raises TypeError for rows of another dtype.
     """
     cdef Py_ssize_t count = len(batches)
-    cdef MessageOptions options = MessageOptions(verify, count * sizeof(Record) >= loop.BYPASS_BYTES)
+    cdef bint bypass = count * sizeof(Record) >= loop.BYPASS_BYTES
+    cdef MessageOptions options = MessageOptions(verify, bypass)
     if batches.dtype != BATCH:
         raise TypeError("records are opened from a table of kafka.batches")
     # Many logs change to magic 2 at some point. Their last batch shows it at once.
