@@ -20,6 +20,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Callable
+from dataclasses import dataclass
 from functools import cache
 from itertools import pairwise
 from typing import Any
@@ -27,7 +28,7 @@ from typing import Any
 import numpy as np
 
 from wirescan.core.strings import ByteStrings
-from wirescan.decoding.json_lines import REASONS, make_lines
+from wirescan.decoding.json_lines import REASONS, extract_shape, make_lines
 from wirescan.decoding.json_misfits import Types, find_field_type
 from wirescan.frames.escape import make_visible
 from wirescan.frames.optional_packages import name_package
@@ -98,25 +99,41 @@ def _parse(
     """Parse lines into a table.
 
     The fast path parses all lines at once. If that fails, the lines that cause it are found and
-    refused, and are parsed as {}.
+    refused, and are parsed as {}. Segments that the parser accepts are not searched for them.
     """
     if not len(weights):
         return _read(EMPTY_DOCUMENT, given_types, "ignore").slice(0, 0)
     segment_bounds = _list_segment_bounds(weights)
+    sizes = np.diff(bounds)
     try:
         types = given_types
         if infers:
             # The first lines of a stream mostly have the types of all lines.
             first_lines = text[: bounds[segment_bounds[1]]]
             types = _replace_null_lists(_infer_types(first_lines, given_types))
-        longest = int(np.diff(bounds).max())
-        return _read(text, types, "error" if infers else "ignore", longest)
+        return _read(text, types, "error" if infers else "ignore", int(sizes.max()))
     except pa.ArrowInvalid:
-        lines = [bytes(text[start:stop]) for start, stop in pairwise(bounds.tolist())]
-    if any(_has_strings(field.type) for field in given_types):
-        lines = [_make_strings(line, pa.struct(given_types)) for line in lines]
-    types = _infer_and_refuse(lines, segment_bounds, given_types, refuse, infers=infers)
-    return _read(b"".join(lines), types, "ignore", max(map(len, lines)))
+        pass  # some lines have to be changed or refused
+    types = given_types
+    strings = _find_strings(pa.struct(given_types))
+    pieces: list[Any] = []  # the text of each segment
+    longest = 0  # bytes in a line of the pieces
+    trials = _Trials()
+    # If types are inferred, each document may change them. And the one segment has just failed.
+    may_try = not infers and len(segment_bounds) > 2
+    for start, stop in pairwise(segment_bounds):
+        piece = text[bounds[start] : bounds[stop]]
+        if may_try and trials.accepts(piece, given_types):
+            pieces.append(piece)
+            longest = max(longest, int(sizes[start:stop].max()))
+            continue
+        lines = [bytes(text[i:j]) for i, j in pairwise(bounds[start : stop + 1].tolist())]
+        if strings is not None:
+            _make_all_strings(lines, strings)
+        types = _infer_and_refuse(lines, start, types, given_types, refuse, infers=infers)
+        longest = max(longest, max(map(len, lines)))
+        pieces.append(b"".join(lines))
+    return _read(b"".join(pieces), _replace_null_lists(types), "ignore", longest)
 
 
 def _list_segment_bounds(weights: np.ndarray) -> list[int]:
@@ -126,46 +143,75 @@ def _list_segment_bounds(weights: np.ndarray) -> list[int]:
     return [0, *inner_bounds.tolist(), len(weights)]
 
 
+@dataclass(slots=True)
+class _Trials:
+    """Tries segments as they are. A segment that the parser accepts needs no further check.
+
+    A failed trial costs about as much as the parsing of the segment. So the more trials in a row
+    fail, the more segments go without one: 0, 3, 15, 63 and so on.
+    """
+
+    failures: int = 0  # in a row
+    skips: int = 0  # segments that still go without a trial
+
+    def accepts(self, segment: memoryview, types: pa.Schema) -> bool:
+        """Return whether the parser is known to accept a segment and to keep all its values."""
+        if self.skips:
+            self.skips -= 1
+            return False
+        try:
+            _read(segment, types, "ignore", len(segment))
+        except (pa.ArrowInvalid, pa.ArrowTypeError):
+            self.skips = 4**self.failures - 1
+            self.failures += 1
+            return False
+        self.failures = 0
+        return True
+
+
 def _infer_and_refuse(
     lines: list[bytes],
-    segment_bounds: list[int],
+    first_row: int,
+    types: pa.Schema,
     given_types: pa.Schema,
     refuse: Callable[[int, str], None],
     *,
     infers: bool,
 ) -> pa.Schema:
-    """Return the types of all fields. Replace the lines that the parser refuses by {}."""
-    types = given_types
-    # Segments to parse, the first one last: (first line, line after the last, is a whole segment).
-    todo = [(start, stop, True) for start, stop in pairwise(segment_bounds)][::-1]
+    """Return the types of all fields. Replace the lines that the parser refuses by {}.
+
+    lines: those of one segment. first_row: the row of the first one.
+    types: those of the fields in the segments before.
+    """
+    fields = Types(types, given_types, infers=infers)
+    for i, line in enumerate(lines):
+        reason = fields.find_misfit(line)
+        if reason is not None:
+            refuse(first_row + i, reason)
+            lines[i] = EMPTY_DOCUMENT
+    todo = [(0, len(lines))]  # parts to parse, the first one last: first line, line after the last
     while todo:
-        start, stop, is_whole = todo.pop()
-        if is_whole:
-            fields = Types(types, given_types, infers=infers)
-            for row in range(start, stop):
-                reason = fields.find_misfit(lines[row])
-                if reason is not None:
-                    refuse(row, reason)
-                    lines[row] = EMPTY_DOCUMENT
-        segment = b"".join(lines[start:stop])
+        start, stop = todo.pop()
+        part = b"".join(lines[start:stop])
         try:
             if infers:
-                inferred = _infer_types(segment, given_types)
+                inferred = _infer_types(part, given_types)
                 types = _check_field_count(
                     pa.unify_schemas([types, inferred], promote_options="permissive")
                 )
             else:
-                _read(segment, given_types, "ignore", len(segment))
+                _read(part, given_types, "ignore", len(part))
         except (pa.ArrowInvalid, pa.ArrowTypeError) as error:
             if stop - start > 1:
                 middle = (start + stop) // 2
-                todo += [(middle, stop, False), (start, middle, False)]
+                todo += [(middle, stop), (start, middle)]
             else:
                 message = str(error)[:LONGEST_MESSAGE]
                 message = re.sub(r"^JSON parse error: | in row \d+$", "", message)
-                refuse(start, make_visible(message))  # the parser's messages quote names of fields
+                # The parser's messages quote names of fields.
+                refuse(first_row + start, make_visible(message))
                 lines[start] = EMPTY_DOCUMENT
-    return _replace_null_lists(types)
+    return types
 
 
 def _read(text: Any, schema: pa.Schema, unexpected: str, longest: int = 0) -> pa.Table:
@@ -300,15 +346,51 @@ def _is_string(kind: pa.DataType) -> bool:
     return str(kind) in ("string", "large_string", "string_view")
 
 
-def _has_strings(kind: pa.DataType) -> bool:
-    return _is_string(kind) or any(_has_strings(kind.field(i).type) for i in range(kind.num_fields))
+def _find_strings(kind: pa.DataType) -> Any:
+    """Return where a type has strings. None if it has none.
+
+    A string is True, a struct is a dict of its members that have strings, and a list is a list of
+    its item. Plain objects are quicker to walk than types of pyarrow.
+    """
+    if _is_string(kind):
+        return True
+    if pa.types.is_struct(kind):
+        members = {}
+        for field in kind:
+            field_type = find_field_type(kind, field.name)
+            inside = None if field_type is None else _find_strings(field_type)
+            if inside is not None:
+                members[field.name] = inside
+        return members or None
+    if pa.types.is_list(kind):
+        inside = _find_strings(kind.value_type)
+        return None if inside is None else [inside]
+    return None
 
 
-def _make_strings(line: bytes, kind: pa.DataType) -> bytes:
-    """Return a line in which values of string fields that are no strings are their JSON text."""
+def _make_all_strings(lines: list[bytes], strings: Any) -> None:
+    """Replace lines by those of `_make_strings`.
+
+    The shape of a line decides whether it changes, because it has the kinds of all values.
+    """
+    unchanged: set[bytes] = set()  # shapes
+    for i, line in enumerate(lines):
+        shape = extract_shape(line)
+        if shape in unchanged:
+            continue
+        lines[i] = _make_strings(line, strings)
+        if lines[i] is line:
+            unchanged.add(shape)
+
+
+def _make_strings(line: bytes, strings: Any) -> bytes:
+    """Return a line in which values of string fields that are no strings are their JSON text.
+
+    strings: where the strings are, as `_find_strings` returns it.
+    """
     try:
         value = json.loads(line, object_pairs_hook=_make_object)
-        converted = _convert_to_strings(value, kind)
+        converted = _convert_to_strings(value, strings)
         if converted == value:
             return line
         return json.dumps(converted, allow_nan=False).encode() + b"\n"
@@ -323,20 +405,19 @@ def _make_object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     return members
 
 
-def _convert_to_strings(value: Any, kind: pa.DataType | None) -> Any:
-    if value is None or kind is None:
+def _convert_to_strings(value: Any, strings: Any) -> Any:
+    if value is None or strings is None:
         return value
-    if _is_string(kind):
+    if strings is True:
         if isinstance(value, str):
             return value
         return json.dumps(value, ensure_ascii=False, allow_nan=False, separators=(",", ":"))
-    if isinstance(value, dict) and pa.types.is_struct(kind):
+    if isinstance(value, dict) and isinstance(strings, dict):
         return {
-            name: _convert_to_strings(member, find_field_type(kind, name))
-            for name, member in value.items()
+            name: _convert_to_strings(member, strings.get(name)) for name, member in value.items()
         }
-    if isinstance(value, list) and pa.types.is_list(kind):
-        return [_convert_to_strings(item, kind.value_type) for item in value]
+    if isinstance(value, list) and isinstance(strings, list):
+        return [_convert_to_strings(item, strings[0]) for item in value]
     return value
 
 
