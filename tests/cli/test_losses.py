@@ -7,6 +7,7 @@ import os
 import shutil
 import struct
 from pathlib import Path
+from random import Random
 
 import pytest
 from click.testing import CliRunner, Result
@@ -17,6 +18,7 @@ from wirescan import kafka
 from wirescan.cli.input import read_part
 from wirescan.cli.main import main
 from wirescan.cli.support import losses
+from wirescan.frames.table import FrameTable
 from wirescan.kafka import Record, encode_batch
 from wirescan.kafka.files import SEGMENTS
 
@@ -547,3 +549,63 @@ def test_a_store_that_lists_no_directory(monkeypatch):
     monkeypatch.setattr(losses, "list_names", refuse)
     log = losses.LogLosses("s3://b/orders-0/", SEGMENTS)
     assert (log.names, log.bases) == (None, None)
+
+
+def damage_at_random(seed):
+    """Return a log with bad batches, misplaced batches and gaps."""
+    random = Random(seed)
+    log = []
+    offset = 0
+    for _ in range(60):
+        batch = bytearray(make_batch(offset, 2))
+        offset += 2
+        offset += random.choice([0, 0, 0, 5])
+        batch[-1] ^= random.random() < 0.3
+        if random.random() < 0.1:
+            batch[:8] = (3).to_bytes(8, "big")
+        log.append(batch)
+    return b"".join(map(bytes, log))
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_only_damage_beside_a_gap_makes_it_a_loss(seed, tmp_path):
+    path = tmp_path / make_file_name(0)
+    path.write_bytes(damage_at_random(seed))
+    lines = verify_json(path)
+    damaged = {line["offset"] for line in lines if line["kind"] == "damage"}
+    batches = kafka.scan(path, errors="mark")
+    rows = {position: row for row, position in enumerate(batches.positions.tolist())}
+    gaps = [line for line in lines if line["kind"] == "gap"]
+    assert gaps
+    for gap in gaps:
+        row = rows[gap["offset"]]
+        previous = max((i for i in range(row) if not batches.bad[i]), default=-1)
+        near = batches.positions[max(previous, 0) : row + 1].tolist()
+        assert ("lost_records" in gap) == bool(damaged & set(near))
+
+
+@pytest.mark.parametrize("change", ["bad", "misplaced", "gap"])
+def test_the_work_on_a_table_does_not_grow_with_its_damage(change, tmp_path, monkeypatch):
+    """The columns of a whole table are computed as often for much damage as for little."""
+    path = tmp_path / make_file_name(0)
+    computed = []
+    for name in ("bad", "positions"):
+        compute = getattr(FrameTable, name).fget
+        monkeypatch.setattr(
+            FrameTable,
+            name,
+            property(lambda table, compute=compute: computed.append(1) or compute(table)),
+        )
+    counts = []
+    for changed in (2, 40):
+        batches = [bytearray(make_batch(2 * i, 1 if change == "gap" else 2)) for i in range(99)]
+        for batch in batches[1 : 2 * changed : 2]:
+            if change == "bad":
+                batch[-1] ^= 1
+            elif change == "misplaced":
+                batch[:8] = bytes(8)
+        path.write_bytes(b"".join(map(bytes, batches[: 2 * changed + 1])))
+        computed.clear()
+        assert len(verify_json(path)) > changed
+        counts.append(len(computed))
+    assert counts[0] == counts[1]

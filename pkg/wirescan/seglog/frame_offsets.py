@@ -37,19 +37,36 @@ def find_first_offsets(batches: FrameTable) -> np.ndarray:
 
 
 def read_claim(table: FrameTable, row: int) -> Claim | None:
-    """Return what a bad row of a log claims; None if the good rows around it exclude that."""
+    """Return what a bad row of a log claims; None if the good rows around it exclude that.
+
+    Each call searches the whole table: use `read_claims` for many rows.
+    """
+    return read_claims(table, np.array([row]))[row]
+
+
+def read_claims(table: FrameTable, rows: np.ndarray) -> dict[int, Claim | None]:
+    """Return what bad rows of a log claim: row -> claim, or None as in `read_claim`.
+
+    rows: row numbers of bad rows, in ascending order.
+    """
+    if not len(rows):
+        return {}
     columns = log_columns(table)
-    if columns.claim is None:
-        offset = int(table[columns.first][row])
-        claim = Claim(offset, offset, 1)
-    elif (header_claim := columns.claim(table.frame(row))) is not None:
-        claim = header_claim
-    else:
-        return None
+    firsts = table[columns.first]
+    lasts = table[columns.last]
     good = np.flatnonzero(~table.bad)
-    place = int(np.searchsorted(good, row))
-    if place and claim.first <= table[columns.last][good[place - 1]]:
-        return None
-    if place < len(good) and claim.last >= table[columns.first][good[place]]:
-        return None
-    return claim
+    claims: dict[int, Claim | None] = {}
+    # `place` is the number of good rows before the bad one.
+    for row, place in zip(rows.tolist(), np.searchsorted(good, rows).tolist()):
+        if columns.claim is None:
+            offset = int(firsts[row])
+            claim: Claim | None = Claim(offset, offset, 1)
+        else:
+            claim = columns.claim(table.frame(row))
+        if claim is not None and (
+            (place and claim.first <= lasts[good[place - 1]])
+            or (place < len(good) and claim.last >= firsts[good[place]])
+        ):
+            claim = None
+        claims[row] = claim
+    return claims

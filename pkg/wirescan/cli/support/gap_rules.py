@@ -88,24 +88,31 @@ class GapRules:
         for row, before in disorder:
             if before == self._edge:
                 continue  # the batches before the first one are not known: it may be the wrong one
-            yield self._make_order_finding(frames, row, before)
+            yield self._make_order_finding(frames, row, int(starts[row]), before)
         misplaced = {row for row, _ in disorder}
-        for gap in gaps:
-            yield self._classify_gap(gap, int(starts[gap.row]), good, bad, claims, misplaced)
+        for gap, previous, between in _list_bad_before_gaps(gaps, good, bad):
+            # A batch with a wrong offset leaves a gap where it belongs.
+            is_near = gap.row in misplaced or previous in misplaced
+            near = [claims[row] for row in between]
+            yield self._classify_gap(
+                gap, int(starts[gap.row]), near, is_first=previous is None, is_near=is_near
+            )
         if len(good):
             self._is_first = False
             self._losses.clear_damage()
         for row in bad[bad > (good[-1] if len(good) else -1)].tolist():
             self._losses.add_damage(claims[row])
 
-    def _make_order_finding(self, frames: FrameTable, row: int, before: int) -> FileFinding:
-        """Return the finding for a batch whose offset is not above `before`."""
+    def _make_order_finding(
+        self, frames: FrameTable, row: int, at: int, before: int
+    ) -> FileFinding:
+        """Return the finding for the batch at byte `at`, whose offset is not above `before`."""
         offset = int(frames[log_columns(frames).first][row])
         return FileFinding(
             self._path,
             ORDER,
             f"{ORDER_MEANING} ({offset} after {before})",
-            int(frames.positions[row]),
+            at,
             int(frames["size"][row]),
             frames.frame(row),
         )
@@ -114,31 +121,24 @@ class GapRules:
         self,
         gap: Gap,
         at: int,
-        good: np.ndarray,
-        bad: np.ndarray,
-        claims: Mapping[int, Claim | None],
-        misplaced: set[int],
+        near: list[Claim | None],
+        *,
+        is_first: bool,
+        is_near: bool,
     ) -> FileGap:
         """Return a gap, with its loss if damage explains it.
 
         Args:
             gap: the gap.
             at: byte position in the file after the gap.
-            good: rows of the good batches of the table.
-            bad: rows of its bad batches.
-            claims: as for `check_batches`.
-            misplaced: rows of the batches with offsets out of order.
+            near: what the bad batches in the place of the gap claim.
+            is_first: the gap is before the first good batch of the table.
+            is_near: a batch beside the gap has an offset out of order.
         """
-        place = int(np.searchsorted(good, gap.row))
-        is_first = not place
-        previous = -1 if is_first else int(good[place - 1])
-        # A batch with a wrong offset leaves a gap where it belongs.
-        is_near = bool({gap.row, previous} & misplaced)
-        between = bad[(bad < gap.row) & (bad > previous)].tolist()
-        if between or is_near or is_first and self._losses.damaged:
-            near = [claim for row in between if (claim := claims[row]) is not None]
-            earlier = self._losses.claims if is_first else []
-            lost = self._losses.add_loss(gap.first, gap.last, [*earlier, *near])
+        if near or is_near or is_first and self._losses.damaged:
+            claims = [*self._losses.claims] if is_first else []
+            claims += [claim for claim in near if claim is not None]
+            lost = self._losses.add_loss(gap.first, gap.last, claims)
             return FileGap(self._path, at, gap.first, gap.last, lost)
         self._explain_gap(gap, at, is_first=is_first and self._is_first)
         return FileGap(self._path, at, gap.first, gap.last)
@@ -187,3 +187,22 @@ class GapRules:
             last = min(gap.last, base - 1)
             self._losses.compacted |= last < gap.last
             self.missing.append(FileGap(self._path, at, gap.first, last))
+
+
+def _list_bad_before_gaps(
+    gaps: list[Gap], good: np.ndarray, bad: np.ndarray
+) -> Iterator[tuple[Gap, int | None, list[int]]]:
+    """Yield each gap, the good row before it (None if there is none), and the bad rows between.
+
+    Args:
+        gaps: the gaps in a table, before some of its good rows.
+        good: the good rows of the table.
+        bad: its bad rows.
+    """
+    rows = np.array([gap.row for gap in gaps], np.int64)
+    places = np.searchsorted(good, rows)
+    previous = np.where(places > 0, good[places - 1], -1) if len(rows) else rows
+    starts = np.searchsorted(bad, previous)
+    stops = np.searchsorted(bad, rows)
+    for gap, row, start, stop in zip(gaps, previous.tolist(), starts.tolist(), stops.tolist()):
+        yield gap, None if row < 0 else row, bad[start:stop].tolist()

@@ -40,7 +40,7 @@ from wirescan.frames.table import FrameTable
 from wirescan.reading.allowance import Allowance
 from wirescan.reading.chunked import scan_outermost
 from wirescan.reading.nested_groups import open_nested
-from wirescan.seglog.frame_offsets import find_first_offsets, parse_segment, read_claim
+from wirescan.seglog.frame_offsets import find_first_offsets, parse_segment, read_claims
 
 
 class Verifier:
@@ -244,9 +244,9 @@ class Verifier:
         starts = frames.positions
         self._counts.frames += int(np.count_nonzero(~opened.bad))
         has_offsets = frames.format.storage.log is not None
-        bad = np.flatnonzero(frames.bad).tolist()
-        claims = {row: read_claim(frames, row) for row in bad} if has_offsets else {}
-        for row in bad:
+        bad = np.flatnonzero(frames.bad)
+        claims = read_claims(frames, bad) if has_offsets else {}
+        for row in bad.tolist():
             lost = _make_claimed_loss(claims.get(row))
             self._report_fault(frames, row, int(starts[row]), lost)
         first = find_first_offsets(frames)
