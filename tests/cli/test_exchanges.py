@@ -1,6 +1,8 @@
 """The command on exchanges of captures: `wirescan exchanges`, and latencies in `wirescan stat`."""
 
 import json
+from collections import defaultdict
+from random import Random
 
 import numpy as np
 import pytest
@@ -12,6 +14,7 @@ from tests.support.paths import CORPUS
 from wirescan import liftbridge, nats, thrift
 from wirescan.cli.support import latencies
 from wirescan.cli.support.latencies import Latencies, round_times
+from wirescan.cli.support.quantiles import Quantiles
 from wirescan.reading.captures import find_exchanges
 
 CAPTURES = CORPUS / "pcap"
@@ -215,6 +218,110 @@ def test_groups_are_bounded(monkeypatch, tmp_path):
         "(others)": 2,
     }
     assert summary["s1"]["answered"] == 0 and summary["s1"]["ns"] is None
+
+
+def compute_summary(table, most):
+    """Return the summary of `Latencies` for NATS exchanges, computed from one after another.
+
+    most: the number of groups before the others.
+    """
+    subjects = [value.decode() for value in table["subject"].to_pylist()]
+    null = table.format.get_column("latency").null
+    groups = defaultdict(list)
+    # Groups begin in the order of the sizes and the bytes of subjects.
+    for row in sorted(range(len(table)), key=lambda row: (len(subjects[row]), subjects[row])):
+        name = subjects[row]
+        is_known = name in groups or len(groups) < most
+        groups[name if is_known else latencies.OTHERS].append(row)
+    summary = {}
+    for name, rows in sorted(groups.items(), key=lambda group: (-len(group[1]), group[0])):
+        times = sorted(int(time) for time in table["latency"][rows] if time != null)
+        times = [int(round_times(np.array([time]))[0]) for time in times]
+        ranks = {key: -(-len(times) * part // 100) for key, part in latencies.PERCENTS.items()}
+        is_answered = table["response_size"][rows] > 0
+        summary[name] = {
+            "exchanges": len(rows),
+            "answered": is_answered.sum(),
+            "errors": (table["status"][rows][is_answered] == 503).sum(),
+            "ns": {
+                "min": times[0],
+                **{key: times[rank - 1] for key, rank in ranks.items()},
+                "max": times[-1],
+                "total": sum(times),
+            }
+            if times
+            else None,
+        }
+    return summary
+
+
+def converse_at_random(random, subjects, count):
+    """Return NATS exchanges with some of the subjects, of which some have no response."""
+    turns = [(1, INFO)]
+    for number in range(count):
+        reply = f"in.{number}"
+        turns.append((0, nats.encode_pub(random.choice(subjects), b"", reply=reply)))
+        turns += [(1, b"PING\r\n")] * random.randrange(4)  # the packets of others take time
+        if random.random() < 0.6:
+            turns.append((1, nats.encode_msg(reply, "9", b"good")))
+        elif random.random() < 0.5:
+            turns.append((1, nats.encode_msg(reply, "9", b"", status=503)))
+    return wirescan.scan(converse(*turns).to_pcap(), "nats.exchanges")
+
+
+@pytest.mark.parametrize("seed", range(10))
+@pytest.mark.parametrize("most", [1, 5, 1000])
+def test_latencies_are_those_of_single_exchanges(seed, most, monkeypatch):
+    monkeypatch.setattr(latencies, "MOST_GROUPS", most)
+    random = Random(seed)
+    subjects = [f"s{number}" for number in range(random.choice([1, 4, 6, 30]))]
+    table = converse_at_random(random, [*subjects, latencies.OTHERS], 80)
+    counted = Latencies()
+    counted.add(table)
+    summary = counted.make_summary()
+    assert summary == compute_summary(table, most)
+    assert list(summary) == list(compute_summary(table, most))
+
+
+@pytest.mark.parametrize("seed", range(10))
+def test_latencies_of_parts_of_a_table_are_those_of_all(seed):
+    random = Random(seed)
+    table = converse_at_random(random, [f"s{number}" for number in range(9)], 80)
+    counted = Latencies()
+    start = 0
+    while start < len(table):
+        stop = start + random.randrange(30)
+        counted.add(table[start:stop])
+        start = stop
+    assert counted.make_summary() == compute_summary(table, latencies.MOST_GROUPS)
+
+
+def test_many_groups_take_few_calls(monkeypatch):
+    """A group that is one of the others costs no call of its own."""
+    monkeypatch.setattr(latencies, "MOST_GROUPS", 4)
+    rounded = []
+    monkeypatch.setattr(
+        latencies, "round_times", lambda times: rounded.append(len(times)) or round_times(times)
+    )
+    counts = []
+    add_counts = Quantiles.add_counts
+    monkeypatch.setattr(
+        Quantiles,
+        "add_counts",
+        lambda self, *arguments: counts.append(1) or add_counts(self, *arguments),
+    )
+    turns = [
+        turn
+        for number in range(100)
+        for turn in (
+            (0, nats.encode_pub(f"s{number}", b"", reply=f"in.{number}")),
+            (1, nats.encode_msg(f"in.{number}", "9", b"")),
+        )
+    ]
+    counted = Latencies()
+    counted.add(wirescan.scan(converse((1, INFO), *turns).to_pcap(), "nats.exchanges"))
+    assert rounded == [100]
+    assert len(counts) == len(counted.make_summary()) == 5
 
 
 @pytest.mark.parametrize(

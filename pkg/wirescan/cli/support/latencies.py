@@ -7,13 +7,13 @@ not grow with the number of exchanges.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
 
 from wirescan.cli.support.quantiles import Quantiles
-from wirescan.frames.table import FrameTable, iter_groups
+from wirescan.core.gather import Places
+from wirescan.frames.table import FrameTable
 from wirescan.frames.value_numbers import number_values
 from wirescan.frames.value_text import escape_bytes
 
@@ -52,15 +52,52 @@ class Latencies:
         if summary.find_errors is not None:
             self._knows_errors = True
             is_error = is_answered & summary.find_errors(table)
-        for name, rows in _iter_groups(table):
-            name = _shorten(name)
-            if name not in self._counts and len(self._counts) >= MOST_GROUPS:
+        texts, values = _number_groups(table)
+        numbers: dict[str, int] = {}  # of the groups that the table has, from 0 on
+        of_value = [numbers.setdefault(name, len(numbers)) for name in self._name_groups(texts)]
+        groups = np.array(of_value, np.int64)[values]
+        for counter, rows in (
+            (self._counts, groups),
+            (self._answered, groups[is_answered]),
+            (self._errors, groups[is_error]),
+        ):
+            counts = np.bincount(rows, minlength=len(numbers)).tolist()
+            counter.update(dict(zip(numbers, counts)))
+        has_time = latencies != null
+        self._add_times(list(numbers), groups[has_time], round_times(latencies[has_time]))
+
+    def _name_groups(self, texts: list[str]) -> list[str]:
+        """Return the group of each value, which is OTHERS if there are too many groups."""
+        known = set(self._counts)
+        names = []
+        for text in texts:
+            name = _shorten(text)
+            if name not in known and len(known) >= MOST_GROUPS:
                 name = OTHERS
-            self._counts[name] += len(rows)
-            self._answered[name] += int(is_answered[rows].sum())
-            self._errors[name] += int(is_error[rows].sum())
-            times = latencies[rows][latencies[rows] != null]
-            self._times.setdefault(name, Quantiles(PERCENTS)).add(round_times(times))
+            known.add(name)
+            names.append(name)
+        return names
+
+    def _add_times(self, names: list[str], groups: np.ndarray, times: np.ndarray) -> None:
+        """Count rounded times.
+
+        Args:
+            names: the groups.
+            groups: the place in `names` of the group of each time.
+            times: the times.
+        """
+        order = np.lexsort((times, groups))
+        groups = groups[order]
+        times = times[order]
+        # Equal times of a group are adjacent. Each run of them is counted at once.
+        is_new = (np.diff(groups, prepend=-1) != 0) | (np.diff(times, prepend=0) != 0)
+        runs = np.flatnonzero(is_new)
+        numbers = times[runs].tolist()
+        counts = np.diff(runs, append=len(times)).tolist()
+        borders = np.searchsorted(groups[runs], np.arange(len(names) + 1)).tolist()
+        for name, start, stop in zip(names, borders, borders[1:]):
+            quantiles = self._times.setdefault(name, Quantiles(PERCENTS))
+            quantiles.add_counts(numbers[start:stop], counts[start:stop])
 
     def make_summary(self) -> dict[str, Any]:
         """Return what is known of each group, the largest one first.
@@ -122,21 +159,25 @@ def round_times(times: np.ndarray) -> np.ndarray:
     return rounded
 
 
-def _iter_groups(table: FrameTable) -> Iterator[tuple[str, np.ndarray]]:
-    """Yield the text of each value of the column that groups, and the rows that have it."""
+def _number_groups(table: FrameTable) -> tuple[list[str], np.ndarray]:
+    """Return the text of each value of the column that groups, and the value of each row.
+
+    The value of a row is its place in the list.
+    """
     column = table.format.display.grouped_by
-    rows = np.arange(len(table))
     if column is None:
-        if len(rows):
-            yield ALL, rows
-        return
+        return [ALL] if len(table) else [], np.zeros(len(table), np.int64)
     if column not in table.places:
-        for number, chosen in iter_groups(table[column], rows):
-            yield table.format.get_column(column).name_number(number), chosen
-        return
-    (numbers,) = number_values((table, rows, column))
-    for _, chosen in iter_groups(numbers, rows):
-        yield escape_bytes(table.bytes(int(chosen[0]), column) or b""), chosen
+        distinct, values = np.unique(table[column], return_inverse=True)
+        name_number = table.format.get_column(column).name_number
+        return [name_number(int(number)) for number in distinct], values
+    (numbers,) = number_values((table, np.arange(len(table)), column))
+    _, rows, values = np.unique(numbers, return_index=True, return_inverse=True)
+    offsets, data = Places(table[rows], column).gather(large=True)
+    view = memoryview(data)
+    borders = offsets.tolist()
+    texts = [escape_bytes(view[start:stop]) for start, stop in zip(borders, borders[1:])]
+    return texts, values
 
 
 def _shorten(name: str) -> str:

@@ -22,7 +22,11 @@ class Quantiles:
     def add(self, values: np.ndarray) -> None:
         """Count an array of numbers."""
         numbers, counts = np.unique(values, return_counts=True)
-        self._counts.update(dict(zip(numbers.tolist(), counts.tolist())))
+        self.add_counts(numbers.tolist(), counts.tolist())
+
+    def add_counts(self, numbers: list[int], counts: list[int]) -> None:
+        """Count distinct numbers, each so many times."""
+        self._counts.update(dict(zip(numbers, counts)))
 
     def make_summary(self) -> dict[str, int] | None:
         """Return the minimum, the quantiles, the maximum and the total; None without numbers.
