@@ -28,7 +28,7 @@ Rows and columns:
 Decompression and threads:
 
     inflate.pyx             many zlib streams with one state
-    span_decompressor.pyx   many gzip and zstd payloads in one loop
+    span_decompressor.pyx   many gzip, zlib and zstd payloads in one loop
     libdeflate.pyx          gzip and zlib with libdeflate
     libzstd.pyx             zstd with libzstd
     shared_libraries.py     C libraries that Python packages bring

@@ -1,11 +1,12 @@
 # cython: boundscheck=False, wraparound=False
-"""Decompression of many gzip and zstd payloads in one loop without the GIL.
+"""Decompression of many gzip, zlib and zstd payloads in one loop without the GIL.
 
 libdeflate and libzstd decompress, where they are available.
 """
 from libc.stddef cimport size_t
 from libc.stdint cimport int64_t, uint8_t, uint64_t
-from wirescan.core.libdeflate cimport decompress_gzip, free_decompressor, make_decompressor
+from wirescan.core.libdeflate cimport (
+    decompress_gzip, decompress_zlib, free_decompressor, make_decompressor)
 from wirescan.core.libzstd cimport decompress_zstd, free_zstd_context, make_zstd_context
 from wirescan.core.loop cimport Head, Readable
 from wirescan.core.loop import addresses, lie_inside
@@ -14,9 +15,10 @@ from wirescan.core.rows cimport Block
 cdef enum:
     GZIP = 1
     ZSTD = 2
+    ZLIB = 3
 
 # Names in `wirescan.frames.codecs` -> the numbers that `SpanDecompressor` takes.
-FAST_CODECS = {"gzip": GZIP, "zstd": ZSTD}
+FAST_CODECS = {"gzip": GZIP, "zlib": ZLIB, "zstd": ZSTD}
 
 
 cdef class SpanDecompressor:
@@ -29,7 +31,7 @@ cdef class SpanDecompressor:
 
     Raises ValueError where a span is outside its buffer.
     """
-    cdef void* gzip_state
+    cdef void* deflate_state            # of libdeflate, or NULL
     cdef void* zstd_state
     cdef object buffers                 # keeps the memory alive
     cdef const Head[::1] span
@@ -47,19 +49,22 @@ cdef class SpanDecompressor:
         self.place = places
         self.codec = codecs
         self.readable = addresses(buffers)
-        if self.gzip_state is NULL:
-            self.gzip_state = make_decompressor()
-        if self.zstd_state is NULL:
+        # A table of one frame must not pay for a state that it does not need.
+        if self.zstd_state is NULL and ZSTD in codecs:
             self.zstd_state = make_zstd_context()
+        if self.deflate_state is NULL and (GZIP in codecs or ZLIB in codecs):
+            self.deflate_state = make_decompressor()
 
     def __dealloc__(self):
-        free_decompressor(self.gzip_state)
+        free_decompressor(self.deflate_state)
         free_zstd_context(self.zstd_state)
 
     cdef bint decompress(self, uint8_t codec, const uint8_t* at, size_t size, uint8_t* out,
                          size_t capacity, size_t* written) noexcept nogil:
-        if codec == GZIP and self.gzip_state is not NULL:
-            return decompress_gzip(self.gzip_state, at, size, out, capacity, written)
+        if codec == GZIP and self.deflate_state is not NULL:
+            return decompress_gzip(self.deflate_state, at, size, out, capacity, written)
+        if codec == ZLIB and self.deflate_state is not NULL:
+            return decompress_zlib(self.deflate_state, at, size, out, capacity, written)
         if codec == ZSTD and self.zstd_state is not NULL:
             return decompress_zstd(self.zstd_state, at, size, out, capacity, written)
         return False

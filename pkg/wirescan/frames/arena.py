@@ -242,8 +242,14 @@ class Arena:
 
         Raises CodecError: BAD_COMPRESSION, BAD_CHECKSUM or TOO_LARGE.
         """
-        max_bytes = self._limit_output(len(payload) if wire is None else wire)
-        if libdeflate.available:
+        size = len(payload) if wire is None else wire
+        return self._add_zlib(payload, size, check=check, tries_libdeflate=libdeflate.available)
+
+    def _add_zlib(
+        self, payload: memoryview, wire: int, *, check: bool, tries_libdeflate: bool
+    ) -> tuple[Place, Fault]:
+        max_bytes = self._limit_output(wire)
+        if tries_libdeflate:
             start = self._used
             out = self._current[start : start + max_bytes]
             written = get_libdeflate().decompress_zlib(payload, out)
@@ -257,6 +263,53 @@ class Arena:
             self._count_refused(error, max_bytes)
             raise
         return self._append(data), fault
+
+    def add_zlib_with_ends(
+        self, buffers: Sequence[memoryview], spans: np.ndarray, *, check: bool = True
+    ) -> np.ndarray:
+        """Decompress zlib streams as `add_zlib` does, one after another.
+
+        Args:
+            buffers: the buffers that the spans point into.
+            spans: array of dtype HEAD, one row for each stream. Their faults must be 0.
+            check: verify Adler-32.
+
+        Returns:
+            An array of dtype HEAD. Its `buffer`, `start` and `size` are the place that `add_zlib`
+            returns, and `kind` is the fault at the end of the stream. Or `fault` is set to the
+            fault that `add_zlib` raises.
+
+        Raises:
+            ValueError: a span is outside its buffer.
+        """
+        places = np.zeros(len(spans), HEAD)
+        fast = None
+        if libdeflate.available:
+            codecs = np.full(len(spans), FAST_CODECS["zlib"], np.uint8)
+            fast = SpanDecompressor(buffers, spans, codecs, places)
+        elif not lie_inside(spans, buffers):
+            raise ValueError("a span points outside its buffer")
+        columns = spans[["buffer", "start", "size"]]
+        i = 0
+        while True:
+            was_tried = fast is not None and not self._wasted
+            if fast is not None:
+                i = self._run(fast, i)
+            if i == len(spans):
+                return places
+            number, start, size = columns[i].item()
+            payload = buffers[number][start : start + size]
+            # What the loop did not decompress, libdeflate will not decompress here either.
+            tries_libdeflate = fast is not None and not was_tried
+            try:
+                place, end_fault = self._add_zlib(
+                    payload, size, check=check, tries_libdeflate=tries_libdeflate
+                )
+                places["buffer"][i], places["start"][i], places["size"][i] = place
+                places["kind"][i] = end_fault
+            except CodecError as error:
+                places["fault"][i] = error.fault
+            i += 1
 
     def add_zlib_each(
         self, buffers: Sequence[memoryview], spans: np.ndarray, *, check: bool = True

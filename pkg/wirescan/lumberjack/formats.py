@@ -15,7 +15,6 @@ import numpy as np
 from wirescan.core.loop import lie_inside, spans
 from wirescan.files.whole_source import scan_source
 from wirescan.frames.arena import Arena
-from wirescan.frames.codecs import CodecError
 from wirescan.frames.columns import Column
 from wirescan.frames.conversation import Conversation
 from wirescan.frames.errors import enforce_mode, raise_if_row_limit, resolve_mode
@@ -236,21 +235,15 @@ def _decompress(
     if not lie_inside(rows, buffers):
         raise ValueError("a row points outside its buffer")
     places = spans(rows)
-    columns: list[tuple[int, int, int, int, int]] = []
-    stops = places["start"] + places["size"]
-    for buffer, start, stop in zip(
-        places["buffer"].tolist(), places["start"].tolist(), stops.tolist()
-    ):
-        try:
-            (number, first, size), end_fault = arena.add_zlib(
-                buffers[buffer][start:stop], check=check
-            )
-            columns.append((first_buffer + number, first, size, 0, end_fault))
-        except CodecError as error:
-            columns.append((buffer, start, stop - start, error.fault, 0))
-    by_column = np.array(columns, np.int64).reshape(-1, 5).T
-    for name, column in zip(("buffer", "start", "size", "fault", "kind"), by_column):
-        places[name] = column
+    if not len(places):
+        return places
+    results = arena.add_zlib_with_ends(buffers, places, check=check)
+    good = results["fault"] == 0
+    # The sum is refused later if it is not a number of a buffer.
+    results["buffer"] = results["buffer"].astype(np.int64) + first_buffer
+    for name in ("buffer", "start", "size", "kind"):
+        np.copyto(places[name], results[name], where=good)
+    places["fault"] = results["fault"]
     return places
 
 
