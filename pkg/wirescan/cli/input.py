@@ -6,6 +6,7 @@ import builtins
 import os
 import select
 import sys
+import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from io import FileIO
@@ -26,6 +27,10 @@ from wirescan.reading.chunks import CHUNK_BYTES, read_chunks
 
 PIPE_PIECE = 1 << 20  # bytes of a pipe that are read at a time, at most
 MARK = 4  # bytes that tell a compressed stream
+# Seconds in which further bytes of a pipe are gathered after the first ones. A program that writes
+# 64 KiB at a time needs some of it between two writes, and each piece has a fixed cost. Rows of a
+# live source are late by no more than that.
+GATHERING = 0.005
 IDLE = 0.3  # seconds without a byte after which the first bytes of a pipe are judged
 STEP = 4096  # bytes that are decompressed at a time, where only the first ones are wanted
 # The pipes whose first bytes were looked at: path -> the open file, and these bytes.
@@ -131,14 +136,38 @@ def _read_raw(path: str, advance: Callable[[int], None], size: int) -> Iterator[
 def _read_pipe(
     file: Any, size: int, advance: Callable[[int], None], least: int
 ) -> Iterator[memoryview]:
-    """Yield the bytes of a pipe as soon as they are there, at most `size` at a time.
+    """Yield the bytes of a pipe a few milliseconds after they are there, at most `size` at a time.
 
     least: the bytes of the first piece, unless the pipe ends.
     """
-    while data := _read_ready(file, size, least, wait=0):
-        advance(len(data))
-        yield data
+    is_open = True
+    while is_open:
+        data, is_open = _gather(file.fileno(), size, least)
+        if data:
+            advance(len(data))
+            yield memoryview(data).toreadonly()
         least = 1
+
+
+def _gather(handle: int, size: int, least: int) -> tuple[bytearray, bool]:
+    """Return the next bytes of a pipe, and whether it is still open.
+
+    Waits without a bound for the first `least` bytes. Then gathers those that come within GATHERING
+    seconds, `size` bytes in all at most.
+    """
+    data = bytearray()
+    deadline: float | None = None
+    while len(data) < size:
+        if len(data) >= max(least, 1):
+            now = time.monotonic()
+            deadline = now + GATHERING if deadline is None else deadline
+            if now >= deadline or not _has_bytes(handle, deadline - now):
+                break
+        piece = os.read(handle, size - len(data))
+        if not piece:
+            return data, False  # a terminal and a named pipe may go on after their end
+        data += piece
+    return data, True
 
 
 def _read_ready(file: Any, size: int, least: int, wait: float) -> memoryview:
