@@ -1,5 +1,6 @@
 """Secrets inside pcapng captures, and how many secrets are kept."""
 
+import dataclasses
 import logging
 import sys
 
@@ -10,7 +11,14 @@ from tests.support.captured_conversations import fetch
 from tests.support.frame_values import list_values, scan_alone
 from tests.support.packet_follower import count_connections
 from tests.support.simulated_capture import SimulatedCapture
-from tests.support.tls_connections import CLIENT, SERVER, make_connection, record_tls, simulate_tls
+from tests.support.tls_connections import (
+    CLIENT,
+    SERVER,
+    RecordedTls,
+    make_connection,
+    record_tls,
+    simulate_tls,
+)
 from tests.support.tls_frames import PAIRS, describe, record_pair
 from wirescan import Fault, kafka, pcap
 from wirescan.frames.registry import make_spec
@@ -308,11 +316,48 @@ def test_connections_that_are_forgotten_count_no_bytes(tmp_path):
     assert reader._scanner.held_bytes == 0
 
 
+def make_reader_without_secrets():
+    format = wirescan.frames.registry.format_of(make_spec("kafka.requests", capture="true"))
+    return format.make_reader(errors="mark", check=True, limits=wirescan.Limits())
+
+
 def test_connections_without_secrets_cost_no_memory_of_their_own(tmp_path):
+    """The server's hello comes with later packets."""
     talk = record_pair(tmp_path)
-    spec = make_spec("kafka.requests", capture="true")
-    format = wirescan.frames.registry.format_of(spec)
-    reader = format.make_reader(errors="mark", check=True, limits=wirescan.Limits())
-    feed(reader, simulate_tls([talk], PORT, is_closed=False))
+    reader = make_reader_without_secrets()
+    capture = SimulatedCapture()
+    connection = make_connection(0, PORT)
+    capture.connect(connection)
+    for side, data in talk.flights:
+        capture.send(connection, side, data)
+        feed(reader, capture)
+        capture.packets.clear()
     assert reader._scanner.held_bytes == 0
     assert reader._scanner._follower.connections == {}
+
+
+def test_connections_that_cannot_be_decrypted_are_not_followed(tmp_path, monkeypatch):
+    """The records of connections without secrets are not read, in pieces or in a whole capture."""
+    talk = record_pair(tmp_path)
+    capture = simulate_tls([talk, talk], PORT, is_closed=False)
+    monkeypatch.setattr("wirescan.pcap.decryption.tls_streams.TlsConnection", None)
+    reader = make_reader_without_secrets()
+    assert len(feed(reader, capture)) == 0
+    assert reader._scanner.held_bytes == 0
+    assert len(reader.close()) == 0
+    one_side = dataclasses.replace(talk, flights=talk.flights[:1])
+    capture = simulate_tls([talk, one_side], PORT)
+    for raw in (capture.to_pcap(), capture.to_pcapng()):
+        assert len(wirescan.scan(raw, "kafka.requests")) == 0
+
+
+@pytest.mark.parametrize("piece", [400, 1 << 20])
+def test_a_plain_answer_to_a_hello_is_read_without_secrets(piece, tmp_path):
+    """The client sends a hello, and the server answers in plain text: the answer is read."""
+    hello = record_pair(tmp_path).flights[0]
+    info = b"INFO {}\r\n"
+    talk = RecordedTls([hello, (SERVER, info)], (b"", b""), tmp_path / "keys.txt")
+    path = write(tmp_path, simulate_tls([talk], 4222).to_pcap())
+    table = wirescan.scan(path, "nats.messages")
+    assert [bytes(table.frame(row)) for row in range(len(table))] == [info]
+    assert read_pieces(path, "nats.messages", piece) == describe(table)

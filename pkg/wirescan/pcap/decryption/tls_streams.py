@@ -85,6 +85,8 @@ class TlsFollower:
         connections = streams.outer["connection"][rows["parent"]]
         senders = 2 * connections + (rows["kind"] == Direction.TO_CLIENT)
         own_verdicts = self._decide(streams, senders, more=more)
+        if self._keeps_data and not self._keylog.is_open:
+            self._add_unread(rows, connections, own_verdicts, more=more)
         verdicts = self._add_connections(streams, connections, own_verdicts)
         done = np.where(verdicts == UNDECIDED, 0, rows["size"].astype(np.int64))
         of_tls = np.flatnonzero(verdicts == TLS_SIDE)
@@ -122,6 +124,26 @@ class TlsFollower:
     def _drop(self, number: int) -> TlsConnection | None:
         self.held_bytes -= self._counted.pop(number, 0)
         return self.connections.pop(number, None)
+
+    def _add_unread(
+        self, rows: np.ndarray, connections: np.ndarray, own_verdicts: np.ndarray, *, more: bool
+    ) -> None:
+        """Note the new connections that have no plain bytes: without secrets none is read.
+
+        These are the connections in which each side begins with a record. A `TlsConnection` would
+        be over after the same bytes. A side without bytes so far may begin with plain ones.
+
+        rows: of the streams. own_verdicts: those by the first bytes of each side.
+        """
+        is_tls = own_verdicts == TLS_SIDE
+        if not is_tls.any():
+            return
+        found = connections[is_tls]
+        if more:
+            is_of_server = rows["kind"][is_tls] == Direction.TO_CLIENT
+            found = np.intersect1d(found[is_of_server], found[~is_of_server])
+        found = np.setdiff1d(found, connections[~is_tls])
+        self._unread.update(set(found.tolist()).difference(self.connections))
 
     def _add_connections(
         self, streams: FrameTable, connections: np.ndarray, own_verdicts: np.ndarray
