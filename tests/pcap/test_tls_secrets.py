@@ -351,7 +351,7 @@ def test_connections_that_cannot_be_decrypted_are_not_followed(tmp_path, monkeyp
         assert len(wirescan.scan(raw, "kafka.requests")) == 0
 
 
-@pytest.mark.parametrize("piece", [400, 1 << 20])
+@pytest.mark.parametrize("piece", [61, 400, 1 << 20])
 def test_a_plain_answer_to_a_hello_is_read_without_secrets(piece, tmp_path):
     """The client sends a hello, and the server answers in plain text: the answer is read."""
     hello = record_pair(tmp_path).flights[0]
