@@ -262,7 +262,7 @@ def test_a_growing_file_with_long_gaps(name, tmp_path, monkeypatch):
                 file.write(raw[start:stop])
             later = files.find_latest(offset)
             for part in (part for parts in files.plan_tasks(offset, later) for part in parts):
-                for _, table in files.read_tables(part, piece=70):
+                for _, table in files.read_tables(part, chunk_bytes=70):
                     rows = zip(laws.describe_rows(table), table.bad.tolist())
                     found += [row for row, bad in rows if not bad]
             offset = later
