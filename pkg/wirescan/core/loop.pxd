@@ -251,7 +251,7 @@ cdef struct NestedScan:
     const Readable* buffers
     ReadRun run             # or NULL
     VerifyFrame verify      # or NULL
-    bint bypass               # there will be more rows than the caches hold
+    bint bypass             # there will be more rows than the caches hold
     ReadColumns columns     # or NULL
     WriteRows write         # or NULL
     WriteColumns write_columns  # not NULL where `columns` is not
@@ -636,7 +636,7 @@ cdef inline Fault scan_buffer(ScanState* state, Rows* rows, size_t stride, ReadF
 cdef enum ChildStep:
     NEXT_CHILD
     LAST_CHILD
-    ROWS_FULL               # there is no memory, or the limit is reached
+    ROWS_FULL               # at the limit, or without memory for another row
 
 
 cdef inline ChildStep add_child(const NestedScan* nested, Rows* rows, size_t stride, Reader* r,

@@ -810,7 +810,7 @@ cdef class Assembler:
         if side.is_touched:
             return
         side.is_touched = True
-        # A question comes no later than its answer, also where it waits for the keys of TLS.
+        # A response must not be read before its request, which may wait for the keys of TLS.
         if other.is_kept or 0 < other.ready_bytes <= SMALL:
             self.touch(place, 1 - source)
         if not (push(&self.touched, 2 * self.connections.at[place].number + source)

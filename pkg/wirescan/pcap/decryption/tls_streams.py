@@ -128,10 +128,10 @@ class TlsFollower:
     def _add_unread(
         self, rows: np.ndarray, connections: np.ndarray, own_verdicts: np.ndarray, *, more: bool
     ) -> None:
-        """Note the new connections that have no plain bytes: without secrets none is read.
+        """Note the new TLS connections without plain bytes: nothing of them is read.
 
-        These are the connections in which each side begins with a record. A `TlsConnection` would
-        be over after the same bytes. A side without bytes so far may begin with plain ones.
+        Each side of them begins with a record, so a `TlsConnection` would end after the same bytes.
+        A side without bytes so far may begin with plain ones.
 
         rows: of the streams. own_verdicts: those by the first bytes of each side.
         """
