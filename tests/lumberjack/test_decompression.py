@@ -14,6 +14,7 @@ from tests.strategies.lumberjack import make_compressed, make_json, make_window,
 from wirescan import Fault, Limits, lumberjack
 from wirescan.core import libdeflate
 from wirescan.core.loop import spans
+from wirescan.frames import arena
 from wirescan.frames.arena import Arena
 from wirescan.frames.codecs import CodecError
 from wirescan.lumberjack import Kind, formats
@@ -22,14 +23,14 @@ NOISE = random.Random(5).randbytes(40_000)
 DAMAGE = ("none", "none", "none", "none", "cut", "checksum", "byte", "more", "empty", "noise")
 
 
-def decompress_one_by_one(rows, buffers, arena, first_buffer, *, check):
+def decompress_one_by_one(rows, buffers, target, first_buffer, *, check):
     """Return what `_decompress` returns, with one call of `Arena.add_zlib` for each frame."""
     places = spans(rows)
     for place in places:
         start = int(place["start"])
         payload = buffers[place["buffer"]][start : start + int(place["size"])]
         try:
-            (number, first, size), end_fault = arena.add_zlib(payload, check=check)
+            (number, first, size), end_fault = target.add_zlib(payload, check=check)
         except CodecError as error:
             place["fault"] = error.fault
         else:
@@ -62,10 +63,11 @@ def open_frames(frames, function, limits, depth, check):
     return table.rows, list(map(bytes, table.buffers)), WatchedArena.made[0].describe()
 
 
-def compare_with_one_by_one(raw, limits, depth, check):
+def compare_with_one_by_one(raw, limits, depth, check, few=0):
     frames = lumberjack.scan(raw, errors="mark")
     for function in (lumberjack.plain, lumberjack.events):
-        rows, buffers, counts = open_frames(frames, function, limits, depth, check)
+        with mock.patch.object(arena, "_FEW_STREAMS", few):
+            rows, buffers, counts = open_frames(frames, function, limits, depth, check)
         with mock.patch.object(formats, "_decompress", decompress_one_by_one):
             expected = open_frames(frames, function, limits, depth, check)
         assert rows.tobytes() == expected[0].tobytes()
@@ -118,10 +120,10 @@ LIMITS = st.builds(
 
 
 @steady
-@given(windows(), LIMITS, st.integers(1, 3), st.booleans(), st.booleans())
-def test_frames_together_and_one_by_one(raw, limits, depth, check, has_library):
+@given(windows(), LIMITS, st.integers(1, 3), st.booleans(), st.booleans(), st.sampled_from((0, 3)))
+def test_frames_together_and_one_by_one(raw, limits, depth, check, has_library, few):
     with mock.patch.object(libdeflate, "available", has_library and libdeflate.available):
-        compare_with_one_by_one(raw, limits, depth, check)
+        compare_with_one_by_one(raw, limits, depth, check, few)
 
 
 def test_every_fault_among_good_frames():

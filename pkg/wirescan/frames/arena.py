@@ -34,6 +34,7 @@ _RATIO_TOTAL_FREE = 128 << 20  # bytes; the same for all payloads of an arena to
 _MIN_WORK = 64 << 10  # bytes; the cost of one attempt to decompress, whatever its output
 _FIRST_BUFFER = 256 << 10  # bytes in the first buffer of an arena that has no better guess
 _LARGEST_BUFFER = 256 << 20  # bytes; buffers of up to this size double
+_FEW_STREAMS = 16  # fewer are decompressed one by one: it costs more to prepare the loop
 _GROWTH = 8  # the factor by which the buffer grows for a payload that did not fit
 
 # Bounds that the compiled loops take, so that their sums fit 64 bits.
@@ -284,7 +285,7 @@ class Arena:
         """
         places = np.zeros(len(spans), HEAD)
         fast = None
-        if libdeflate.available:
+        if libdeflate.available and len(spans) >= _FEW_STREAMS:
             codecs = np.full(len(spans), FAST_CODECS["zlib"], np.uint8)
             fast = SpanDecompressor(buffers, spans, codecs, places)
         elif not lie_inside(spans, buffers):
@@ -300,7 +301,7 @@ class Arena:
             number, start, size = columns[i].item()
             payload = buffers[number][start : start + size]
             # What the loop did not decompress, libdeflate will not decompress here either.
-            tries_libdeflate = fast is not None and not was_tried
+            tries_libdeflate = libdeflate.available and not was_tried
             try:
                 place, end_fault = self._add_zlib(
                     payload, size, check=check, tries_libdeflate=tries_libdeflate
