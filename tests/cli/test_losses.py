@@ -9,8 +9,10 @@ import struct
 from pathlib import Path
 from random import Random
 
+import numpy as np
 import pytest
 from click.testing import CliRunner, Result
+from crc32c import crc32c
 
 from tests.strategies.kafka_log import indexes
 from tests.support.paths import KAFKA_CORPUS
@@ -24,6 +26,7 @@ from wirescan.kafka.files import SEGMENTS
 
 ORDERS = [0, 1480, 4160, 8160, 12500, 15336, 18101, 20800, 24800]
 END = 27708  # offset after the last record of orders-0
+HEADER = 61  # bytes of a batch's header
 FIRST_TIME = 1_700_000_000_000
 
 
@@ -51,6 +54,10 @@ def make_batch(first: int, count: int = 10, **options) -> bytes:
         ],
         **options,
     )
+
+
+def correct_checksum(batch: bytearray) -> None:
+    batch[17:21] = crc32c(batch[21:]).to_bytes(4, "big")
 
 
 def make_file_name(base: int, suffix: str = "log") -> str:
@@ -130,11 +137,9 @@ def test_damage_at_the_beginning_of_a_log_is_counted_from_the_name_of_its_segmen
 
 
 def test_records_inside_an_intact_batch_are_counted(tmp_path):
-    from crc32c import crc32c
-
     data = bytearray(make_batch(10, codec="gzip"))
     data[-8] ^= 0xFF  # in the compressed records; the checksum is corrected below
-    data[17:21] = crc32c(bytes(data[21:])).to_bytes(4, "big")
+    correct_checksum(data)
     (tmp_path / "x.log").write_bytes(make_batch(0) + data + make_batch(20))
     lines = [json.loads(line) for line in run("--json", tmp_path / "x.log").stdout.splitlines()]
     assert get_lost_offsets(lines[0]) == (10, 19, 10)
@@ -608,4 +613,32 @@ def test_the_work_on_a_table_does_not_grow_with_its_damage(change, tmp_path, mon
         computed.clear()
         assert len(verify_json(path)) > changed
         counts.append(len(computed))
+    assert counts[0] == counts[1]
+
+
+def test_what_many_intact_batches_have_lost_is_found_in_one_pass(monkeypatch):
+    """Record r of batch b is damaged, with all after it: the column `bad` is computed as often."""
+    counts = []
+    computed = []
+    compute = FrameTable.bad.fget
+    monkeypatch.setattr(
+        FrameTable, "bad", property(lambda table: computed.append(1) or compute(table))
+    )
+    for batch_count in (3, 60):
+        log = []
+        for i in range(batch_count):
+            batch = bytearray(make_batch(10 * i))
+            record_size = (len(batch) - HEADER) // 10
+            batch[HEADER + i % 10 * record_size] = 0  # the length of a record
+            correct_checksum(batch)
+            log.append(bytes(batch))
+        batches = kafka.scan(b"".join(log))
+        records = kafka.records(batches, errors="mark")
+        bad = np.flatnonzero(records.bad)
+        computed.clear()
+        found = losses.find_lost_records(records, bad, batches)
+        counts.append(len(computed))
+        assert list(found.values()) == [
+            losses.Lost(10 * i + i % 10, 10 * i + 9, 10 - i % 10) for i in range(batch_count)
+        ]
     assert counts[0] == counts[1]

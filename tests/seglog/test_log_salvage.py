@@ -18,6 +18,7 @@ from tests.support.command import parse_lines, run
 from tests.support.paths import CORPUS, KAFKA_CORPUS
 from wirescan import kafka, scan
 from wirescan.frames.registry import format_of
+from wirescan.frames.table import FrameTable
 from wirescan.kafka import Record, encode_batch, encode_message_set
 from wirescan.kafka.log.index_writer import KafkaIndexWriter
 from wirescan.liftbridge.log.commit_log import CommitLog
@@ -659,3 +660,25 @@ def test_only_outermost_frames_of_logs_are_salvaged(tmp_path):
     with pytest.raises(ValueError, match="no segments"):
         salvage(str(source / f"{0:020}.log"), tmp_path / "out", format="nats.messages")
     assert format_of("nats.messages").storage.log is None
+
+
+@pytest.mark.parametrize("change", ["bad", "misplaced"])
+def test_the_work_on_a_table_does_not_grow_with_its_damage(change, tmp_path, monkeypatch):
+    """The columns of a whole table are computed as often for much damage as for little."""
+    computed = []
+    for name in ("bad", "positions"):
+        compute = getattr(FrameTable, name).fget
+        counted = property(lambda table, compute=compute: computed.append(1) or compute(table))
+        monkeypatch.setattr(FrameTable, name, counted)
+    counts = []
+    for changed in (2, 40):
+        batches = [make_batch(2 * i, 2) for i in range(2 * changed + 1)]
+        for i in range(1, len(batches), 2):
+            at = len(batches[i]) - 1 if change == "bad" else 0
+            batches[i] = change_byte(batches[i], at, 1)
+        source = write_log(tmp_path / f"of-{changed}", {0: batches})
+        computed.clear()
+        report = salvage(source, tmp_path / f"out-{changed}", format="kafka.batches")
+        counts.append(len(computed))
+        assert len(list_faults(report)) == changed
+    assert counts[0] == counts[1]

@@ -36,16 +36,10 @@ def find_first_offsets(batches: FrameTable) -> np.ndarray:
     return np.where(batches[counted] < 0, UNKNOWN, first) if counted else first
 
 
-def read_claim(table: FrameTable, row: int) -> Claim | None:
-    """Return what a bad row of a log claims; None if the good rows around it exclude that.
-
-    Each call searches the whole table: use `read_claims` for many rows.
-    """
-    return read_claims(table, np.array([row]))[row]
-
-
 def read_claims(table: FrameTable, rows: np.ndarray) -> dict[int, Claim | None]:
-    """Return what bad rows of a log claim: row -> claim, or None as in `read_claim`.
+    """Return what bad rows of a log claim: row -> claim.
+
+    It is None for a row without a claim, and where the good rows around it exclude what it claims.
 
     rows: row numbers of bad rows, in ascending order.
     """

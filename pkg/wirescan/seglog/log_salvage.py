@@ -38,7 +38,7 @@ from wirescan.seglog.frame_offsets import (
     find_first_offsets,
     log_columns,
     parse_segment,
-    read_claim,
+    read_claims,
 )
 from wirescan.seglog.log_order import KeptFrames, choose_frames, find_sound_rows
 from wirescan.seglog.segment_writer import REACH, SegmentWriter, list_ranges
@@ -435,45 +435,60 @@ class LogSalvage:
         self, number: int, table: FrameTable, kept: np.ndarray
     ) -> Iterator[Event]:
         """Yield the frames of a table that are not kept, and the offsets lost with them."""
+        omitted = np.flatnonzero(~kept)
         kept_rows = np.flatnonzero(kept)
-        last = table[log_columns(table).last]
+        kept_before = np.searchsorted(kept_rows, omitted).tolist()
+        omissions = self._describe_rows(number, table, omitted)
+        firsts = find_first_offsets(table)
+        lasts = table[log_columns(table).last]
+        positions = table.positions
         passed = 0  # kept rows before the present one
-        for row in [*np.flatnonzero(~kept).tolist(), len(table)]:
-            before = int(np.searchsorted(kept_rows, row))
+        for row, before in zip(
+            [*omitted.tolist(), len(table)], [*kept_before, len(kept_rows)], strict=True
+        ):
             if before > passed:
                 if self._is_damaged:
-                    yield from self._report_loss(number, table, int(kept_rows[passed]))
-                self._previous = int(last[kept_rows[before - 1]])
+                    row_after = kept_rows[passed]
+                    yield from self._report_loss(
+                        number, int(positions[row_after]), int(firsts[row_after])
+                    )
+                self._previous = int(lasts[kept_rows[before - 1]])
                 passed = before
             if row == len(table):
                 return
-            omission = self._describe_row(number, table, row)
+            omission = next(omissions)
+            self._is_damaged |= omission.fault != DUPLICATE
             if omission.fault == DISORDER:
                 yield from self._report_displaced(omission)
-            if omission.fault != DUPLICATE:
-                self._is_damaged = True
-                if omission.claim is not None and table.bad[row]:
-                    self._claims.append(omission.claim)
+            elif omission.fault != DUPLICATE and omission.claim is not None:
+                self._claims.append(omission.claim)
             yield omission
 
-    def _describe_row(self, number: int, table: FrameTable, row: int) -> Omission:
-        """Return why a frame is not kept."""
+    def _describe_rows(
+        self, number: int, table: FrameTable, rows: np.ndarray
+    ) -> Iterator[Omission]:
+        """Yield why each of some frames is not kept. rows: their numbers, in ascending order."""
         path = self._paths[number]
-        position = int(table.positions[row])
-        size = int(table["size"][row])
-        fault = int(table["fault"][row])
-        if fault:
-            name, meaning = table.describe_fault(fault)
-            return Omission(path, position, size, name, meaning, read_claim(table, row))
+        positions = table.positions[rows].tolist()
+        sizes = table["size"][rows].tolist()
+        faults = table["fault"][rows].tolist()
         columns = log_columns(table)
-        first = int(table[columns.first][row])
-        last = int(table[columns.last][row])
+        firsts = table[columns.first][rows].tolist()
+        lasts = table[columns.last][rows].tolist()
         counted = self._format.display.record_count
-        records = int(table[counted][row]) if counted else 1
-        claim = Claim(first, last, records)
-        if self._kept is not None and self._kept.is_duplicate(number, position):
-            return Omission(path, position, size, DUPLICATE, DUPLICATE_MEANING, claim)
-        return Omission(path, position, size, DISORDER, DISORDER_MEANING, claim)
+        counts = table[counted][rows].tolist() if counted else [1] * len(rows)
+        claims = read_claims(table, rows[table.bad[rows]])
+        described = zip(rows.tolist(), positions, sizes, faults, firsts, lasts, counts, strict=True)
+        for row, position, size, fault, first, last, count in described:
+            if fault:
+                name, meaning = table.describe_fault(fault)
+                claim = claims[row]
+            else:
+                name, meaning = DISORDER, DISORDER_MEANING
+                if self._kept is not None and self._kept.is_duplicate(number, position):
+                    name, meaning = DUPLICATE, DUPLICATE_MEANING
+                claim = Claim(first, last, count)
+            yield Omission(path, position, size, name, meaning, claim)
 
     def _report_displaced(self, omission: Omission) -> Iterator[LostRange]:
         """Yield the offsets of a frame at a wrong place, if no kept frame is around them."""
@@ -483,13 +498,14 @@ class LogSalvage:
         if self._kept.is_hole(claim.first, claim.last):
             yield LostRange(omission.path, omission.position, claim.first, claim.last, (claim,))
 
-    def _report_loss(self, number: int, table: FrameTable, row: int) -> Iterator[LostRange]:
-        """Yield the offsets that are lost before a kept frame that follows damage."""
-        first = int(find_first_offsets(table)[row])
+    def _report_loss(self, number: int, position: int, first: int) -> Iterator[LostRange]:
+        """Yield the offsets that are lost before a kept frame that follows damage.
+
+        position, first: the position of that frame, and its first offset.
+        """
         begin = self._find_expected(number)
         if first != UNKNOWN and begin is not None and begin < first:
             claims = tuple(claim for claim in self._claims if begin <= claim.first)
-            position = int(table.positions[row])
             yield LostRange(self._paths[number], position, begin, first - 1, claims)
         self._claims = []
         self._is_damaged = False

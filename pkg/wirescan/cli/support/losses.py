@@ -27,6 +27,8 @@ AT_MOST = "at most"
 AT_LEAST = "at least"
 ABOUT = "about"
 
+NO_OFFSET = np.iinfo(np.int64).min  # below all offsets
+
 
 class Lost(NamedTuple):
     """A range of lost offsets, first..last, and the number of records lost with it.
@@ -216,18 +218,27 @@ def find_lost_records(inner: FrameTable, bad: np.ndarray, outer: FrameTable) -> 
         return losses
     columns = log_columns(outer)
     parents, places = np.unique(inner["parent"][bad], return_index=True)
-    read = np.bincount(inner["parent"][~inner.bad], minlength=len(outer))
-    for parent, row in zip(parents.tolist(), bad[places].tolist()):
-        count = int(outer[counted][parent])
-        in_batch = inner["parent"] == parent
+    is_good = ~inner.bad
+    parents_of_good = inner["parent"][is_good]
+    good_counts = np.bincount(parents_of_good, minlength=len(outer))[parents].tolist()
+    bad_counts = np.bincount(inner["parent"][~is_good], minlength=len(outer))[parents].tolist()
+    highest = np.full(len(outer), NO_OFFSET)
+    np.maximum.at(highest, parents_of_good, inner[inner.format.storage.log.last][is_good])
+    batches = zip(
+        bad[places].tolist(),
+        outer[counted][parents].tolist(),
+        good_counts,
+        bad_counts,
+        outer[columns.first][parents].tolist(),
+        outer[columns.last][parents].tolist(),
+        highest[parents].tolist(),
+        strict=True,
+    )
+    for row, count, good_count, bad_count, first, last, highest_good in batches:
         # A batch that does not state its count has lost at least one record for each bad row.
-        missing = count - int(read[parent]) if count >= 0 else int((in_batch & inner.bad).sum())
+        missing = count - good_count if count >= 0 else bad_count
         if missing <= 0:
             continue
-        first = int(outer[columns.first][parent])
-        last = int(outer[columns.last][parent])
-        good = inner[inner.format.storage.log.last][in_batch & ~inner.bad]
-        if len(good):
-            first = max(first, int(good.max()) + 1)
-        losses[row] = Lost(min(first, last), last, missing, EXACT if count >= 0 else AT_LEAST)
+        bound = EXACT if count >= 0 else AT_LEAST
+        losses[row] = Lost(min(max(first, highest_good + 1), last), last, missing, bound)
     return losses
