@@ -54,13 +54,13 @@ GROUP_OF_FILE = re.compile(r"^pytestmark = .*pytest\.mark\.(peers|spark|fuzz)\b"
 @pytest.fixture(
     params=[
         pytest.param(13, id="every thirteenth"),
-        pytest.param(1, id="all", marks=pytest.mark.slow),
+        pytest.param(1, id="all", marks=[pytest.mark.slow, pytest.mark.nightly]),
     ]
 )
 def stride(request):
     """The step of tests that change or cut a stream at each of its bytes.
 
-    The default run takes every thirteenth position, the group `slow` takes all of them.
+    The default run takes every thirteenth position, the nightly run takes all of them.
     """
     return request.param
 

@@ -540,7 +540,7 @@ BOMB = encode_compressed(encode_json(1, b'"%s"' % (b" " * (40 << 20))), level=9)
     "writers, events, warm_up",
     [
         pytest.param(11, 2000, 0.1, id="one of each kind", marks=pytest.mark.slow),
-        pytest.param(200, 5_000, 1, id="200", marks=[pytest.mark.slow, pytest.mark.timeout(400)]),
+        pytest.param(200, 5_000, 1, id="200", marks=[pytest.mark.slow, pytest.mark.nightly]),
     ],
 )
 def test_hostile_writers_do_not_disturb_a_good_one(tmp_path, capsys, writers, events, warm_up):

@@ -111,6 +111,7 @@ def test_look_up_agrees_with_a_scan_whatever_the_indexes_hold(
 
 
 @pytest.mark.slow
+@pytest.mark.nightly
 @MANY
 @look_up_examples
 def test_look_up_agrees_with_a_scan_in_many_logs(
@@ -141,6 +142,7 @@ def test_look_up_in_damaged_segments(tmp_path_factory, data, segments, window):
 
 
 @pytest.mark.slow
+@pytest.mark.nightly
 @MANY
 @damaged_examples
 def test_look_up_in_many_damaged_segments(tmp_path_factory, data, segments, window):
