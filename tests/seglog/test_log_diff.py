@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.strategies.kafka import correct_checksums
 from tests.support.command import parse_lines, run
 from tests.support.paths import KAFKA_CORPUS
 from wirescan import kafka
@@ -149,6 +150,29 @@ def test_a_damaged_log_cannot_be_compared(tmp_path):
     twice = write(tmp_path / "b.log", encode_batch(make_records(range(5))) * 2)
     assert "do not rise" in run("diff", twice, twice).stderr
     assert run("diff", tmp_path / "none", twice).exit_code == 2
+
+
+def test_damage_inside_an_intact_batch_names_its_file(tmp_path):
+    good = encode_batch(make_records(range(5)))
+    data = bytearray(good)
+    data[61] = 0  # the length of the first record
+    left = write(tmp_path / "a.log", good)
+    right = write(tmp_path / "b.log", bytes(correct_checksums(data)))
+    result = run("diff", left, right)
+    assert result.exit_code == 2
+    assert f"of {right}, row 0" in result.stderr
+
+
+def test_batches_that_expand_to_too_much_are_not_opened(tmp_path):
+    """Each log has a value of 1 MiB of zeros in a batch of about 1 KiB."""
+    logs = []
+    for name, time in (("a.log", TIME), ("b.log", TIME + 1)):
+        records = [Record(0, time, None, bytes(1 << 20))]
+        logs.append(write(tmp_path / name, encode_batch(records, codec="gzip")))
+    result = run("diff", *logs, "--max-expansion", "1")  # 512 KiB, for small files
+    assert result.exit_code == 2
+    assert f"of {logs[0]}" in result.stderr and "larger expansion" in result.stderr
+    assert compare(*logs)[0] == 1
 
 
 def test_liftbridge_logs_are_compared(tmp_path):

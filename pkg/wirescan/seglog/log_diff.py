@@ -18,13 +18,15 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from wirescan.files.source import expand
+from wirescan.files.source import expand, get_seekable_size
 from wirescan.frames.columns import list_columns, list_places
 from wirescan.frames.format import Format
 from wirescan.frames.limits import Limits
 from wirescan.frames.registry import format_of
 from wirescan.frames.table import FrameTable
-from wirescan.reading.chunked import iter_tables
+from wirescan.reading.allowance import Allowance
+from wirescan.reading.chunked import scan_outermost
+from wirescan.reading.chunks import read_chunks
 from wirescan.reading.nested_groups import open_nested
 from wirescan.seglog.frame_offsets import log_columns, parse_segment
 
@@ -87,7 +89,8 @@ class LogDiff:
         limits: for reading.
         advance: called with the bytes of the frames that were just read, of both logs.
 
-    Iterating raises FrameError for damage, ValueError for offsets that do not rise, and OSError.
+    Iterating raises FrameError for damage, ExpansionError for a file that expands to more than
+    `limits.expansion`, ValueError for offsets that do not rise, and OSError.
     """
 
     def __init__(
@@ -216,6 +219,14 @@ class LogDiff:
         return fields
 
 
+class _ReadTable(NamedTuple):
+    """A table of outermost frames. source: its file or log. allowance: of that file, if any."""
+
+    source: str
+    frames: FrameTable
+    allowance: Allowance | None = None
+
+
 class _LogReader:
     """Reads the frames of a log, or the records inside them, as they are asked for."""
 
@@ -231,30 +242,33 @@ class _LogReader:
         self._advance = advance
         self._tables = self._scan(source)
         self.frames: FrameTable = format.outermost.read(b"")  # not opened yet
+        self._read_table = _ReadTable("", self.frames)  # that they are from
         self.records: FrameTable | Any = ()  # opened, and not compared yet
         self._opened: Iterator[FrameTable] = iter(())
         self._reach = -1  # the last offset so far
 
-    def _scan(self, source: LogSource) -> Iterator[FrameTable]:
+    def _scan(self, source: LogSource) -> Iterator[_ReadTable]:
         """Yield the tables of a log, whose offsets rise."""
-        for name, table in self._read(source):
+        for read_table in self._read(source):
+            table = read_table.frames
             if not len(table):
                 continue
             last = table[log_columns(table).last]
             if (np.diff(last, prepend=self._reach) <= 0).any():
+                name = read_table.source
                 raise ValueError(
                     f"{name}: the offsets do not rise: salvage the log before it is compared"
                 )
             self._reach = int(last[-1])
             self._advance(int(table["size"].sum(dtype=np.int64)))
-            yield table
+            yield read_table
 
-    def _read(self, source: LogSource) -> Iterator[tuple[str, FrameTable]]:
-        """Yield tables of outermost frames, each with the name of its file or log."""
+    def _read(self, source: LogSource) -> Iterator[_ReadTable]:
+        """Yield tables of outermost frames."""
         top = self._format.outermost
         if isinstance(source, LogTables):
             for table in source.tables:
-                yield source.name, table
+                yield _ReadTable(source.name, table)
             return
 
         def find_base(path: str) -> int:
@@ -263,8 +277,16 @@ class _LogReader:
 
         files = expand(source, files=top.storage.files, ignore=top.storage.ignore)
         for path in sorted(files, key=find_base):
-            for table in iter_tables(path, format=top.name, limits=self._limits, tail=True):
-                yield path, table
+            allowance = Allowance(self._limits)
+            chunks = read_chunks(path, 0, get_seekable_size(path))
+            for table in scan_outermost(
+                allowance.count_chunks(chunks),
+                top,
+                limits=self._limits,
+                source=path,
+                allowance=allowance,
+            ):
+                yield _ReadTable(path, table, allowance)
 
     @property
     def is_between_frames(self) -> bool:
@@ -272,10 +294,11 @@ class _LogReader:
         if len(self.records) or self._has_opened():
             return False
         while not len(self.frames):
-            table = next(self._tables, None)
-            if table is None:
+            read_table = next(self._tables, None)
+            if read_table is None:
                 return False
-            self.frames = table
+            self._read_table = read_table
+            self.frames = read_table.frames
         return True
 
     def skip(self, count: int) -> None:
@@ -298,7 +321,13 @@ class _LogReader:
                 if self._format is self._format.outermost:
                     self.records = group
                 else:
-                    self._opened = open_nested(group, self._format, limits=self._limits)
+                    self._opened = open_nested(
+                        group,
+                        self._format,
+                        limits=self._limits,
+                        source=self._read_table.source,
+                        allowance=self._read_table.allowance,
+                    )
         return True
 
     def _has_opened(self) -> bool:
