@@ -4,6 +4,7 @@ The cache is outside the repository: in the directory WIRESCAN_PEERS_CACHE, by d
 ~/.cache/wirescan/peers. Each recipe has its own directory, whose name holds the recipe's checksum.
 """
 
+import fcntl
 import hashlib
 import os
 import subprocess
@@ -13,22 +14,23 @@ from pathlib import Path
 
 
 def make_once(name: str, recipe: bytes, make: Callable[[Path], None]) -> Path:
-    """Return the directory of a recipe. The first call fills it with `make(directory)`."""
+    """Return the directory of a recipe. The first call fills it with `make(directory)`.
+
+    Calls in other processes wait meanwhile: two builds at once take more than twice as long.
+    """
     cache = Path(os.environ.get("WIRESCAN_PEERS_CACHE", "~/.cache/wirescan/peers")).expanduser()
     target = cache / f"{name}-{hashlib.sha256(recipe).hexdigest()[:12]}"
     if target.is_dir():
         return target
     cache.mkdir(parents=True, exist_ok=True)
-    with tempfile.TemporaryDirectory(dir=cache) as scratch:
-        directory = Path(scratch, "made")
-        directory.mkdir()
-        make(directory)
-        try:
-            directory.rename(target)
-        except OSError:
-            # Another process may have been faster. Its copy is as good.
-            if not target.is_dir():
-                raise
+    with open(f"{target}.lock", "w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        if not target.is_dir():
+            with tempfile.TemporaryDirectory(dir=cache) as scratch:
+                directory = Path(scratch, "made")
+                directory.mkdir()
+                make(directory)
+                directory.rename(target)
     return target
 
 
