@@ -19,6 +19,7 @@ cp -pR "$root"/build/cython-*-plain "$copy/build" 2> /dev/null || true
 cd "$copy"
 find . -name '*.so' -delete
 SANITIZE=1 "$python" setup.py -q build_ext --inplace
+# Left out: what needs too much memory here, and long comparisons of values.
 [ $# -gt 0 ] || set -- \
     tests/core/test_checksum.py tests/core/test_inflate.py tests/core/test_libdeflate.py tests/core/test_libzstd.py \
     tests/frames/test_codecs.py tests/frames/test_to_arrow.py \
@@ -37,7 +38,9 @@ SANITIZE=1 "$python" setup.py -q build_ext --inplace
     tests/liftbridge/test_encode.py tests/liftbridge/test_payloads.py \
     tests/thrift/test_scan.py tests/thrift/test_hostile.py tests/thrift/test_encode.py \
     -k "not 4_gib and not 2_gib and not allocated and not bombs and not linear and not too_large \
-        and not than_there_is_memory and not 2147483648 and not GiB and not bounded_memory and not million"
+        and not than_there_is_memory and not 2147483648 and not GiB and not bounded_memory and not million \
+        and not odd_varints and not every_length_of_varints and not depends_on_no_thread \
+        and not number_of_threads and not accepted_only_as"
 # A finding ends its process. The reports go to files, because pytest captures what is printed.
 report=log_path=$copy/reports/report
 status=0
