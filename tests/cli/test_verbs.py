@@ -34,8 +34,10 @@ from wirescan.cli.foreign_files import decompress_chunks
 from wirescan.cli.output import format_path, name_path
 from wirescan.cli.path_arguments import resolve_paths
 from wirescan.frames.codecs import compress
+from wirescan.frames.errors import FrameError
 from wirescan.frames.value_text import encode, escape_bytes, escape_text
 from wirescan.kafka import Record, encode_batch, encode_message_set
+from wirescan.reading.chunked import iter_tables
 from wirescan.testing.cost import assert_linear
 
 FIRST_TIME = 1_700_000_000_000
@@ -457,7 +459,7 @@ def test_a_broken_header_is_damage_whether_it_is_shown_or_not(broken, options):
     assert skipped.exit_code == 0
     assert "1 bad frame (dropped): TRUNCATED" in skipped.stderr
     strict = run("scan", broken, *options, "--errors", "strict")
-    start = sum(map(len, make_batches()[:2]))
+    start = broken.read_bytes().index(b"\x7etrace")
     assert strict.exit_code == 1
     assert f"(TRUNCATED) at byte {start} of {broken}, row 20: 7e 74" in strict.stderr
     for errors in ("mark", "skip", "strict"):
@@ -466,6 +468,24 @@ def test_a_broken_header_is_damage_whether_it_is_shown_or_not(broken, options):
         assert errors == "skip" or before.stderr == ""
     code = 2 if "--columns" in options else 0
     assert run("scan", broken, *options, "--format", "kafka.batches").exit_code == code
+
+
+@pytest.mark.parametrize("is_compressed", [False, True])
+def test_the_error_of_a_broken_record_is_that_of_the_library(is_compressed, tmp_path):
+    batch = bytearray(make_batch(10))
+    batch[61] = 0  # the length of the first record
+    if is_compressed:
+        batch[61:] = gzip.compress(batch[61:])
+        batch[22] = 1  # gzip
+    batch[8:12] = (len(batch) - 12).to_bytes(4, "big")
+    batch[17:21] = crc32c(bytes(batch[21:])).to_bytes(4, "big")
+    path = tmp_path / "x.log"
+    path.write_bytes(make_batch(0) + bytes(batch))
+    result = run("scan", path, "--errors", "strict")
+    with pytest.raises(FrameError) as caught:
+        list(iter_tables(str(path), format="kafka.records"))
+    assert caught.value.inflated == is_compressed
+    assert result.stderr == f"wirescan: {caught.value}\n"
 
 
 def test_a_broken_header_is_marked_or_dropped_where_headers_are_shown(broken):

@@ -12,7 +12,7 @@ from wirescan.cli.output import print_message
 from wirescan.cli.progress import Progress
 from wirescan.cli.support.row_choice import RowChooser, plan_parts
 from wirescan.cli.support.selection import Selection
-from wirescan.frames.errors import FrameError
+from wirescan.frames.errors import FrameError, make_frame_error
 from wirescan.frames.fault_names import FaultMeaning
 from wirescan.frames.format import Format
 from wirescan.frames.limits import Limits
@@ -143,13 +143,12 @@ def _make_error(table: FrameTable, row: int, path: str) -> FrameError:
         row: the number of the scanned row.
         path: the file.
     """
-    fault = int(table["fault"][0])
-    at = int(table[:1].positions[0])
     i = 0
     while table.outer is not None and table.outer["fault"][table["parent"][i]]:
         # The enclosing frame is what is bad.
         i = int(table["parent"][i])
         table = table.outer
-    source = "(standard input)" if path == "-" else path
-    meaning = table.describe_fault(fault)
-    return FrameError(fault, at, row, table.frame(i), source, meaning=meaning)
+    error = make_frame_error(table, i)
+    error.row = row
+    error.source = "(standard input)" if path == "-" else path
+    return error
