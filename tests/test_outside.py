@@ -139,6 +139,7 @@ def test_the_package_of_the_tutorial(tmp_path):
 
 
 @pytest.mark.spark
+@pytest.mark.nightly
 @needs_compiler
 def test_the_package_of_the_tutorial_in_spark(tmp_path):
     environment = install_resp(tmp_path)

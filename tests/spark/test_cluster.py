@@ -232,6 +232,7 @@ def packed(cluster):
         yield driver
 
 
+@pytest.mark.nightly
 def test_workers_use_the_packed_environment(cluster, packed, tmp_path):
     for paths in packed(list_imported_files).values():
         folders = {("worker-0", "environment"), ("worker-1", "environment")}
