@@ -219,10 +219,14 @@ class LogDiff:
         return fields
 
 
-class _ReadTable(NamedTuple):
-    """A table of outermost frames. source: its file or log. allowance: of that file, if any."""
+class _OuterTable(NamedTuple):
+    """A table of outermost frames.
 
-    source: str
+    name: of its file, or of its log if that is not in files. allowance: what the file may expand
+    to; None for a log that is not in files.
+    """
+
+    name: str
     frames: FrameTable
     allowance: Allowance | None = None
 
@@ -242,33 +246,32 @@ class _LogReader:
         self._advance = advance
         self._tables = self._scan(source)
         self.frames: FrameTable = format.outermost.read(b"")  # not opened yet
-        self._read_table = _ReadTable("", self.frames)  # that they are from
+        self._outer = _OuterTable("", self.frames)  # the table of these frames
         self.records: FrameTable | Any = ()  # opened, and not compared yet
         self._opened: Iterator[FrameTable] = iter(())
         self._reach = -1  # the last offset so far
 
-    def _scan(self, source: LogSource) -> Iterator[_ReadTable]:
+    def _scan(self, source: LogSource) -> Iterator[_OuterTable]:
         """Yield the tables of a log, whose offsets rise."""
-        for read_table in self._read(source):
-            table = read_table.frames
+        for outer in self._read(source):
+            table = outer.frames
             if not len(table):
                 continue
             last = table[log_columns(table).last]
             if (np.diff(last, prepend=self._reach) <= 0).any():
-                name = read_table.source
                 raise ValueError(
-                    f"{name}: the offsets do not rise: salvage the log before it is compared"
+                    f"{outer.name}: the offsets do not rise: salvage the log before it is compared"
                 )
             self._reach = int(last[-1])
             self._advance(int(table["size"].sum(dtype=np.int64)))
-            yield read_table
+            yield outer
 
-    def _read(self, source: LogSource) -> Iterator[_ReadTable]:
+    def _read(self, source: LogSource) -> Iterator[_OuterTable]:
         """Yield tables of outermost frames."""
         top = self._format.outermost
         if isinstance(source, LogTables):
             for table in source.tables:
-                yield _ReadTable(source.name, table)
+                yield _OuterTable(source.name, table)
             return
 
         def find_base(path: str) -> int:
@@ -286,7 +289,7 @@ class _LogReader:
                 source=path,
                 allowance=allowance,
             ):
-                yield _ReadTable(path, table, allowance)
+                yield _OuterTable(path, table, allowance)
 
     @property
     def is_between_frames(self) -> bool:
@@ -294,11 +297,11 @@ class _LogReader:
         if len(self.records) or self._has_opened():
             return False
         while not len(self.frames):
-            read_table = next(self._tables, None)
-            if read_table is None:
+            outer = next(self._tables, None)
+            if outer is None:
                 return False
-            self._read_table = read_table
-            self.frames = read_table.frames
+            self._outer = outer
+            self.frames = outer.frames
         return True
 
     def skip(self, count: int) -> None:
@@ -325,8 +328,8 @@ class _LogReader:
                         group,
                         self._format,
                         limits=self._limits,
-                        source=self._read_table.source,
-                        allowance=self._read_table.allowance,
+                        source=self._outer.name,
+                        allowance=self._outer.allowance,
                     )
         return True
 

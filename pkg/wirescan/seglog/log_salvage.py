@@ -448,9 +448,9 @@ class LogSalvage:
         ):
             if before > passed:
                 if self._is_damaged:
-                    row_after = kept_rows[passed]
+                    first_kept = kept_rows[passed]
                     yield from self._report_loss(
-                        number, int(positions[row_after]), int(firsts[row_after])
+                        number, int(positions[first_kept]), int(firsts[first_kept])
                     )
                 self._previous = int(lasts[kept_rows[before - 1]])
                 passed = before
@@ -467,7 +467,10 @@ class LogSalvage:
     def _describe_rows(
         self, number: int, table: FrameTable, rows: np.ndarray
     ) -> Iterator[Omission]:
-        """Yield why each of some frames is not kept. rows: their numbers, in ascending order."""
+        """Yield for each frame that is not kept what it is, and why it is not kept.
+
+        rows: the row numbers of these frames, in ascending order.
+        """
         path = self._paths[number]
         positions = table.positions[rows].tolist()
         sizes = table["size"][rows].tolist()
