@@ -12,15 +12,15 @@ from random import Random
 import numpy as np
 import pytest
 from click.testing import CliRunner, Result
-from crc32c import crc32c
 
+from tests.strategies.kafka import correct_checksums
 from tests.strategies.kafka_log import indexes
 from tests.support.paths import KAFKA_CORPUS
+from tests.support.tables import record_computed
 from wirescan import kafka
 from wirescan.cli.input import read_part
 from wirescan.cli.main import main
 from wirescan.cli.support import losses
-from wirescan.frames.table import FrameTable
 from wirescan.kafka import Record, encode_batch
 from wirescan.kafka.files import SEGMENTS
 
@@ -54,10 +54,6 @@ def make_batch(first: int, count: int = 10, **options) -> bytes:
         ],
         **options,
     )
-
-
-def correct_checksum(batch: bytearray) -> None:
-    batch[17:21] = crc32c(batch[21:]).to_bytes(4, "big")
 
 
 def make_file_name(base: int, suffix: str = "log") -> str:
@@ -139,8 +135,7 @@ def test_damage_at_the_beginning_of_a_log_is_counted_from_the_name_of_its_segmen
 def test_records_inside_an_intact_batch_are_counted(tmp_path):
     data = bytearray(make_batch(10, codec="gzip"))
     data[-8] ^= 0xFF  # in the compressed records; the checksum is corrected below
-    correct_checksum(data)
-    (tmp_path / "x.log").write_bytes(make_batch(0) + data + make_batch(20))
+    (tmp_path / "x.log").write_bytes(make_batch(0) + correct_checksums(data) + make_batch(20))
     lines = [json.loads(line) for line in run("--json", tmp_path / "x.log").stdout.splitlines()]
     assert get_lost_offsets(lines[0]) == (10, 19, 10)
     assert lines[-1]["lost_records"] == 10
@@ -593,14 +588,7 @@ def test_only_damage_beside_a_gap_makes_it_a_loss(seed, tmp_path):
 def test_the_work_on_a_table_does_not_grow_with_its_damage(change, tmp_path, monkeypatch):
     """The columns of a whole table are computed as often for much damage as for little."""
     path = tmp_path / make_file_name(0)
-    computed = []
-    for name in ("bad", "positions"):
-        compute = getattr(FrameTable, name).fget
-        monkeypatch.setattr(
-            FrameTable,
-            name,
-            property(lambda table, compute=compute: computed.append(1) or compute(table)),
-        )
+    computed = record_computed(monkeypatch, "bad", "positions")
     counts = []
     for changed in (2, 40):
         batches = [bytearray(make_batch(2 * i, 1 if change == "gap" else 2)) for i in range(99)]
@@ -617,21 +605,19 @@ def test_the_work_on_a_table_does_not_grow_with_its_damage(change, tmp_path, mon
 
 
 def test_what_many_intact_batches_have_lost_is_found_in_one_pass(monkeypatch):
-    """Record r of batch b is damaged, with all after it: the column `bad` is computed as often."""
+    """Each batch has a damaged record, which hides the ones after it.
+
+    The column `bad` is computed as often for many batches as for few.
+    """
+    computed = record_computed(monkeypatch, "bad")
     counts = []
-    computed = []
-    compute = FrameTable.bad.fget
-    monkeypatch.setattr(
-        FrameTable, "bad", property(lambda table: computed.append(1) or compute(table))
-    )
     for batch_count in (3, 60):
         log = []
         for i in range(batch_count):
             batch = bytearray(make_batch(10 * i))
             record_size = (len(batch) - HEADER) // 10
             batch[HEADER + i % 10 * record_size] = 0  # the length of a record
-            correct_checksum(batch)
-            log.append(bytes(batch))
+            log.append(correct_checksums(batch))
         batches = kafka.scan(b"".join(log))
         records = kafka.records(batches, errors="mark")
         bad = np.flatnonzero(records.bad)

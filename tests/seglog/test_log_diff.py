@@ -157,7 +157,7 @@ def test_damage_inside_an_intact_batch_names_its_file(tmp_path):
     data = bytearray(good)
     data[61] = 0  # the length of the first record
     left = write(tmp_path / "a.log", good)
-    right = write(tmp_path / "b.log", bytes(correct_checksums(data)))
+    right = write(tmp_path / "b.log", correct_checksums(data))
     result = run("diff", left, right)
     assert result.exit_code == 2
     assert f"of {right}, row 0" in result.stderr

@@ -16,9 +16,9 @@ from tests.strategies import kafka_log as log_strategies
 from tests.strategies import shared as st
 from tests.support.command import parse_lines, run
 from tests.support.paths import CORPUS, KAFKA_CORPUS
+from tests.support.tables import record_computed
 from wirescan import kafka, scan
 from wirescan.frames.registry import format_of
-from wirescan.frames.table import FrameTable
 from wirescan.kafka import Record, encode_batch, encode_message_set
 from wirescan.kafka.log.index_writer import KafkaIndexWriter
 from wirescan.liftbridge.log.commit_log import CommitLog
@@ -665,11 +665,7 @@ def test_only_outermost_frames_of_logs_are_salvaged(tmp_path):
 @pytest.mark.parametrize("change", ["bad", "misplaced"])
 def test_the_work_on_a_table_does_not_grow_with_its_damage(change, tmp_path, monkeypatch):
     """The columns of a whole table are computed as often for much damage as for little."""
-    computed = []
-    for name in ("bad", "positions"):
-        compute = getattr(FrameTable, name).fget
-        counted = property(lambda table, compute=compute: computed.append(1) or compute(table))
-        monkeypatch.setattr(FrameTable, name, counted)
+    computed = record_computed(monkeypatch, "bad", "positions")
     counts = []
     for changed in (2, 40):
         batches = [make_batch(2 * i, 2) for i in range(2 * changed + 1)]

@@ -1,5 +1,7 @@
 """Tables of frames, and their rows as values that tests can compare."""
 
+import pytest
+
 import wirescan
 from wirescan import FrameTable
 
@@ -26,3 +28,19 @@ def check_whole_frames(table: FrameTable, data: bytes) -> None:
 def list_columns(table: FrameTable, names: str) -> list[tuple]:
     """Return some columns of each row. names: the columns, separated by blanks."""
     return table.rows[names.split()].tolist()
+
+
+def record_computed(monkeypatch: pytest.MonkeyPatch, *names: str) -> list[str]:
+    """Return a list to which each later computation of a property of FrameTable adds its name.
+
+    names: properties that compute a column of the whole table, such as `bad`.
+    """
+    computed: list[str] = []
+
+    def record(name: str) -> property:
+        compute = getattr(FrameTable, name).fget
+        return property(lambda table: computed.append(name) or compute(table))
+
+    for name in names:
+        monkeypatch.setattr(FrameTable, name, record(name))
+    return computed
