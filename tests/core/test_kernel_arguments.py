@@ -373,7 +373,7 @@ def test_counts_and_hashes():
     assert murmur2(b"21") == -973932308
 
 
-def test_columns_that_count_pairs_are_int32():
+def test_columns_that_count_pairs_are_integers_of_16_or_32_bits():
     writer = ColumnWriter(kafka_scan.RECORD)
     for add in (writer.add_sum, partial(writer.add_rows, "headers")):
         with pytest.raises(TypeError, match="column 'timestamp' counts pairs, so it must be int32"):
@@ -382,13 +382,30 @@ def test_columns_that_count_pairs_are_int32():
     assert writer.take_sum("header_count") == 0
 
 
+@pytest.mark.parametrize("kind", ["u2", "u4", "i4"])
+def test_counts_of_16_bits_and_32_bits(kind):
+    """The column after a count does not count, and neither do bad rows and negative numbers."""
+    rows = np.zeros(6, [*loop.HEAD.descr, ("count", kind), ("next", "u2")])
+    rows["count"] = [0, 1, 2, 3, 0, 40_000]
+    rows["next"] = 7
+    rows["fault"][3] = 1
+    if kind == "i4":
+        rows["count"][4] = -1
+    writer = ColumnWriter(rows.dtype)
+    writer.add_sum("count")
+    writer.add_rows("list", "count")
+    writer.read_rows(rows, [b""])
+    assert writer.take_sum("count") == 40_003
+    assert writer.take_rows("list")[0].tolist() == [1, 2, 5]
+
+
 def test_rows_are_allocated_only_once():
     block = RowBlock(8, 1, 1)
     with pytest.raises(ValueError, match="a block is allocated only once"):
         block.__init__(8, 1, 1)
 
 
-def test_ranges_of_spans():
+def test_ranges_of_rows():
     spans = np.zeros(5, loop.HEAD)
     spans["buffer"] = [0, 1, 1, 3, 0]
     spans["start"] = [5, 7, 2, 9, 1]
@@ -396,5 +413,14 @@ def test_ranges_of_spans():
     largest = np.iinfo(np.int64).max
     assert loop.find_ranges(spans, 4).tolist() == [[1, 101], [2, 9], [largest, 0], [9, 9]]
     assert loop.find_ranges(spans[:0], 1).tolist() == [[largest, 0]]
-    with pytest.raises(ValueError, match="^span 3 is in buffer 3, but there are 3 buffers$"):
+    assert np.array_equal(loop.find_ranges(spans[:2], 2), loop.find_ranges(widen(spans[:2]), 2))
+    with pytest.raises(ValueError, match="^row 3 is in buffer 3, but there are 3 buffers$"):
         loop.find_ranges(spans, 3)
+
+
+def widen(spans):
+    """Return rows that begin with the columns of spans, and have another column."""
+    rows = np.zeros(len(spans), [*loop.HEAD.descr, ("other", "i4")])
+    for name in loop.HEAD.names:
+        rows[name] = spans[name]
+    return rows

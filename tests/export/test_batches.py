@@ -12,7 +12,7 @@ from wirescan import FrameError
 from wirescan.export import batches
 from wirescan.export.batches import iter_batches
 from wirescan.frames.to_arrow import make_schema, to_batch
-from wirescan.reading.chunked import read_prepared
+from wirescan.reading.chunked import scan_nested
 
 RECORDED = {
     "lumberjack.events": CORPUS / "lumberjack" / "recorded" / "filebeat.sent.bin",
@@ -68,12 +68,13 @@ def test_threads_make_batches_of_tables(monkeypatch, workers, most):
         return to_batch(table, **options)
 
     def iterate(*arguments, **options):
-        for table in read_prepared(*arguments, **options):
+        for table in scan_nested(*arguments, **options):
             read_ahead.append(table)
             yield table
 
     monkeypatch.setattr(batches, "to_batch", make)
-    monkeypatch.setattr(batches, "read_prepared", iterate)
+    monkeypatch.setattr(batches, "scan_nested", iterate)
+    monkeypatch.setattr(batches, "can_write_columns", lambda *arguments: False)
     raw = RECORDED["nats.messages"].read_bytes() * 20
     found = iter_batches(raw, format="nats.messages", batch_bytes=SIZE, workers=workers)
     next(found)

@@ -31,7 +31,8 @@ cdef struct OutputColumn:
     ColumnLayout layout
     size_t at                   # byte of the column in a row; of a place, its `<name>_at`
     size_t size_at              # of a place: the byte of its `<name>_size`
-    size_t width
+    size_t width                # bytes of a number, a view or an offset
+    bint is_signed              # of a column that counts: a number below 0 counts nothing
     char* values
     uint8_t* valid              # of a place: a bitmap of the rows that are not null
     size_t nulls
@@ -80,7 +81,6 @@ cdef bint write_rows(void* sink, Rows* rows) noexcept nogil
 
 cdef class ColumnWriter(RowSink):
     cdef ColumnSet set
-    cdef object dtype
     cdef readonly tuple buffers
     cdef readonly list windows
     cdef dict slots             # name of a column -> its number in `set`

@@ -44,6 +44,7 @@ cdef enum:
     WINDOW = 1 << WINDOW_BITS
     WINDOW_BYTES = 0x7fffffff       # of each window
 
+_COUNTS = (np.int32, np.uint32, np.uint16)     # dtypes of columns that count pairs
 _WINDOW = np.dtype([("low", np.int64), ("number", np.int32), ("padding", np.int32)])
 
 
@@ -111,6 +112,28 @@ cdef bint grow_columns(ColumnSet* set, size_t rows) noexcept nogil:
     return True
 
 
+cdef inline Head read_head(const char* row) noexcept nogil:
+    # Return a copy, because rows with columns of a user may be unaligned.
+    cdef Head head
+    memcpy(&head, row, sizeof(head))
+    return head
+
+
+cdef size_t expect_rows(const ColumnSet* set, const Rows* rows) noexcept nogil:
+    # Return for how many rows to make room, so that these fit. If they do not, and the rows of all
+    # bytes are like those so far, all fit, and seldom move twice.
+    cdef size_t fitting = set.count + rows.count
+    cdef Head last
+    cdef double read, expected
+    if fitting <= set.capacity or set.buffer_count != 1:
+        return fitting
+    last = read_head(rows.at + (rows.count - 1) * set.stride)
+    read = <double>(last.start - set.windows[0].low) + last.size
+    expected = 1.1 * <double>fitting * <double>set.buffer_bytes / max(read, 1.)
+    return min(max(fitting, <size_t>min(expected, <double>set.max_rows)),
+               max(set.max_rows, fitting))
+
+
 cdef bint grow_data(ColumnSet* set, OutputColumn* column, size_t size, size_t rows) noexcept nogil:
     # Make `size` bytes of gathered strings fit, those of `rows` rows. If all rows are like them,
     # the rest fits too; but the bytes of all buffers are enough, unless rows share bytes.
@@ -142,13 +165,6 @@ cdef inline int32_t read_size(const char* row, size_t at) noexcept nogil:
     cdef int32_t size
     memcpy(&size, row + at, sizeof(size))
     return size | -<int32_t>(row[FAULT_AT] != 0)
-
-
-cdef inline Head read_head(const char* row) noexcept nogil:
-    # Return a copy, because rows with columns of a user may be unaligned.
-    cdef Head head
-    memcpy(&head, row, sizeof(head))
-    return head
 
 
 cdef inline uint32_t read_place(const char* row, size_t at) noexcept nogil:
@@ -353,12 +369,26 @@ cdef bint grow_kept(ColumnSet* set, OutputColumn* column, size_t count) noexcept
                             column.fits * sizeof(int64_t)))
 
 
+cdef inline uint32_t read_count(const OutputColumn* column, const char* row) noexcept nogil:
+    # Return a number of 16 or 32 bits that counts. A bad row has no list, and -1 stands for none.
+    cdef uint16_t short_count
+    cdef uint32_t count
+    if column.width == sizeof(short_count):
+        memcpy(&short_count, row + column.at, sizeof(short_count))
+        count = short_count
+    else:
+        memcpy(&count, row + column.at, sizeof(count))
+        if column.is_signed:
+            count &= ~<uint32_t>(<int32_t>count >> 31)
+    return 0 if row[FAULT_AT] else count
+
+
 cdef bint keep_rows(ColumnSet* set, OutputColumn* column, const char* row,
                     size_t count) noexcept nogil:
     # `data` has the rows, and `numbers` their numbers.
     cdef size_t i, n
     for i in range(count):
-        if read_size(row, column.at) > 0:
+        if read_count(column, row):
             if not grow_kept(set, column, 1):
                 return fail(set, NO_MEMORY, i)
             n = column.used
@@ -371,12 +401,9 @@ cdef bint keep_rows(ColumnSet* set, OutputColumn* column, const char* row,
 
 cdef void sum_numbers(OutputColumn* column, const char* row, size_t stride,
                       size_t count) noexcept nogil:
-    # No number is negative in the sum: -1 stands for no list.
     cdef size_t total = 0, i
-    cdef int32_t number
     for i in range(count):
-        number = read_size(row + i * stride, column.at)
-        total += <uint32_t>(number & ~(number >> 31))
+        total += read_count(column, row + i * stride)
     column.used += total
 
 
@@ -408,9 +435,11 @@ cdef bint write_rows(void* sink, Rows* rows) noexcept nogil:
     # with a call, perhaps without rows, so the last columns are completed too.
     cdef ColumnSet* set = <ColumnSet*>sink
     cdef size_t written = 0, count
+    if set.failure:
+        return False
     if rows.bad and not set.has_bad_rows:
         return fail(set, BAD_ROW, 0)
-    if set.failure or not finish_targets(set) or not grow_columns(set, set.count + rows.count):
+    if not finish_targets(set) or not grow_columns(set, expect_rows(set, rows)):
         return False
     while written < rows.count:
         count = min(<size_t>MOST_AT_ONCE, rows.count - written)
@@ -592,6 +621,7 @@ cdef class ColumnWriter(RowSink):
         column.width = width
         column.at = self.dtype.fields[at][1]
         column.size_at = self.dtype.fields[size_at][1]
+        column.is_signed = self.dtype[at].kind == "i"
         self.set.column_count += 1
         return 0
 
@@ -610,22 +640,22 @@ cdef class ColumnWriter(RowSink):
     def add_rows(self, name, count):
         """Keep the rows whose column `count` is above 0, under the name `name`.
 
-        Raises TypeError for a column that is not int32.
+        Raises TypeError for a column that is not int32, uint32 or uint16.
         """
         self.check_count(count)
-        self.add(name, KEPT_ROWS, 0, count, count)
+        self.add(name, KEPT_ROWS, self.dtype[count].itemsize, count, count)
 
     def add_sum(self, count):
         """Add up the column `count`. Numbers below 0 are not added.
 
-        Raises TypeError for a column that is not int32.
+        Raises TypeError for a column that is not int32, uint32 or uint16.
         """
         self.check_count(count)
-        self.add((SUMMED, count), SUMMED, 0, count, count)
+        self.add((SUMMED, count), SUMMED, self.dtype[count].itemsize, count, count)
 
     cdef int check_count(self, name) except -1:
-        if self.dtype[name] != np.int32:
-            raise TypeError(f"column {name!r} counts pairs, so it must be int32, "
+        if self.dtype[name] not in _COUNTS:
+            raise TypeError(f"column {name!r} counts pairs, so it must be int32, uint32 or uint16, "
                             f"not {self.dtype[name]}")
         return 0
 

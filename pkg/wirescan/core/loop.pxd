@@ -12,7 +12,7 @@ from libc.stdint cimport int32_t, int64_t, uint8_t, uint16_t, uint32_t, uint64_t
 from wirescan.core.fault cimport (
     BAD_COUNT, BAD_LENGTH, FILLER, Fault, LIMIT, NOT_A_FRAME, OK, SHORT, TRUNCATED, ZEROS)
 from wirescan.core.reader cimport Reader, ViewMask, clear_row, prefetch, rarely
-from wirescan.core.rows cimport RowBlock, Rows, begin_row, grow_rows
+from wirescan.core.rows cimport RowBlock, Rows, WriteRows, begin_row, grow_rows
 
 # The columns that every frame table begins with.
 cdef struct Head:
@@ -143,10 +143,6 @@ ctypedef Fault (*VerifyFrame)(const void* parent, const Readable* buffer) noexce
 # last child. Return the number of rows that became bad. Rows that a ReadRun reads are final.
 ctypedef size_t (*CloseFrame)(const void* parent, char* rows, size_t count) noexcept nogil
 
-# Optional: take the rows that were read, and remove them from `rows`. The last call of a scan may
-# have no rows: it completes what a WriteColumns wrote. Return False to end the scan.
-ctypedef bint (*WriteRows)(void* sink, Rows* rows) noexcept nogil
-
 # Optional: take frames as columns. The arguments after `read` are those of `read`. Return the
 # number of frames, 0 where the next one has to become a row.
 ctypedef size_t (*WriteColumns)(void* sink, ReadColumns read, Reader* r, size_t max_rows,
@@ -253,9 +249,7 @@ cdef struct NestedScan:
     VerifyFrame verify      # or NULL
     bint bypass             # there will be more rows than the caches hold
     ReadColumns columns     # or NULL
-    WriteRows write         # or NULL
     WriteColumns write_columns  # not NULL where `columns` is not
-    void* sink              # the argument of both
 
 # Add the rows inside one row of a table. `frame` is the first byte of that row's frame, which is
 # whole, and `number` is the row's number. Places in the row may be outside its frame, because rows
@@ -279,11 +273,12 @@ ctypedef Fault (*RunParents)(Parents* parents, Rows* rows) noexcept nogil
 ctypedef Fault (*RunScan)(ScanState* state, Rows* rows) noexcept nogil
 ctypedef Fault (*RunNestedScan)(const NestedScan* nested, Rows* rows) noexcept nogil
 
-# Takes the rows of a scan, block by block, so that no table of them is made.
+# Takes the rows of a scan, block by block, so that no table of them is made. See `begin_sink`.
 cdef class RowSink:
     cdef WriteRows write
     cdef WriteColumns write_columns
     cdef void* argument             # of both
+    cdef object dtype               # of the rows
     # Note the columns that a ReadColumns writes, and those that it adds up, in the order of
     # ColumnTargets: their names. Return whether these are all that are wanted.
     cdef bint choose_targets(self, values, sums) except -1
@@ -296,6 +291,8 @@ cdef class RowSink:
 
 # These are defined in loop.pyx.
 cdef RowBlock allocate_rows(dtype, size_t capacity, limits, into, size_t buffer_bytes)
+cdef RowBlock begin_sink(RowSink sink, dtype, limits, buffers, ranges, size_t expected)
+cdef int end_sink(RowSink sink, RowBlock block, Fault fault) except -1
 cdef size_t count_bytes(buffers) except? 0
 cdef object rows_to_array(RowBlock block, dtype, into, Fault fault)
 cdef object scan_frames(buffer, dtype, RunScan run, bint resync, bint more, limits, into=*,
@@ -682,7 +679,8 @@ cdef inline Fault scan_children(const NestedScan* nested, Rows* rows, size_t str
     # Inside a frame no fault is hard: where the end of a child is not known, one bad row covers the
     # rest of its parent. A bad parent is not opened: one bad row covers it.
     #
-    # With a WriteRows, the rows are only a block that is filled again and again.
+    # With a WriteRows, the rows are only a block that is filled again and again. This loop says
+    # when they are written, because `close` needs all rows of a parent.
     cdef const Head* span = nested.span
     cdef const Readable* buffer
     cdef const Head* parent
@@ -693,6 +691,8 @@ cdef inline Fault scan_children(const NestedScan* nested, Rows* rows, size_t str
     cdef ChildStep step
     cdef size_t i, first, count
     cdef int64_t children_left
+    cdef WriteRows write = rows.write
+    rows.write = NULL
     for i in range(nested.spans):
         if i + PREFETCH_PARENTS < nested.spans:
             prefetch_span(span + PREFETCH_PARENTS, nested.buffers)
@@ -712,7 +712,7 @@ cdef inline Fault scan_children(const NestedScan* nested, Rows* rows, size_t str
             if (nested.columns is not NULL and not refused and children_left > 0
                     and not rows.count):
                 count = nested.write_columns(
-                    nested.sink, nested.columns, &r, <size_t>children_left, parent, buffer, span,
+                    rows.sink, nested.columns, &r, <size_t>children_left, parent, buffer, span,
                     nested.verify is not NULL, &memory)
                 children_left -= <int64_t>count
                 if count:
@@ -723,8 +723,8 @@ cdef inline Fault scan_children(const NestedScan* nested, Rows* rows, size_t str
                                    buffer, span, nested.verify is not NULL, nested.bypass, &memory)
                 rows.count += count
                 children_left -= <int64_t>count
-                if nested.write is not NULL and rows.count >= WRITE_ROWS:
-                    if not nested.write(nested.sink, rows):
+                if write is not NULL and rows.count >= WRITE_ROWS:
+                    if not write(rows.sink, rows):
                         return OK
                     first = 0
                     if count:
@@ -735,12 +735,10 @@ cdef inline Fault scan_children(const NestedScan* nested, Rows* rows, size_t str
                 return LIMIT
         if close is not NULL and not refused:
             rows.bad += close(parent, rows.at + first * stride, rows.count - first)
-        if nested.write is not NULL and rows.count >= WRITE_ROWS:
-            if not nested.write(nested.sink, rows):
+        if write is not NULL and rows.count >= WRITE_ROWS:
+            if not write(rows.sink, rows):
                 return OK
         span += 1
-    if nested.write is not NULL:
-        nested.write(nested.sink, rows)
     return OK
 
 

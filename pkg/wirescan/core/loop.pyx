@@ -177,31 +177,36 @@ def spans(rows, at=None):
     return array
 
 
-def find_ranges(spans, Py_ssize_t count):
-    """Return the first byte and the end of what spans cover of each buffer.
+def find_ranges(rows, Py_ssize_t count):
+    """Return the first byte and the end of what rows cover of each buffer.
 
-    spans: array of dtype HEAD. count: the number of buffers.
-    The result is an int64 array of shape (count, 2). A buffer without spans has the largest int64
-    as its first byte, and the end 0. Raises ValueError where a span is in no buffer.
+    rows: array that begins with the columns of HEAD. count: the number of buffers.
+    The result is an int64 array of shape (count, 2). A buffer without rows has the largest int64
+    as its first byte, and the end 0. Raises ValueError where a row is in no buffer.
     """
-    cdef const Head[::1] span = np.ascontiguousarray(spans)
+    cdef Py_ssize_t i, number = 0, n = len(rows), stride = rows.dtype.itemsize
+    cdef const uint8_t[::1] view
+    cdef const Head* row
     cdef int64_t[:, ::1] first_and_end
-    cdef Py_ssize_t i, number
     cdef bint good = True
     ranges = np.zeros((count, 2), np.int64)
     ranges[:, 0] = np.iinfo(np.int64).max
+    if n == 0:
+        return ranges
+    view = bytes_of(rows)
     first_and_end = ranges
     with nogil:
-        for i in range(span.shape[0]):
-            number = span[i].buffer
+        for i in range(n):
+            row = <const Head*>&view[i * stride]
+            number = row.buffer
             if number >= count:
                 good = False
                 break
-            first_and_end[number, 0] = min(first_and_end[number, 0], span[i].start)
+            first_and_end[number, 0] = min(first_and_end[number, 0], row.start)
             first_and_end[number, 1] = max(first_and_end[number, 1],
-                                           span[i].start + <int64_t>span[i].size)
+                                           row.start + <int64_t>row.size)
     if not good:
-        raise ValueError(f"span {i} is in buffer {number}, but there are {count} buffers")
+        raise ValueError(f"row {i} is in buffer {number}, but there are {count} buffers")
     return ranges
 
 
@@ -237,6 +242,30 @@ cdef RowBlock allocate_rows(dtype, size_t capacity, limits, into, size_t buffer_
     return block
 
 
+cdef RowBlock begin_sink(RowSink sink, dtype, limits, buffers, ranges, size_t expected):
+    # Begin a scan whose rows a sink takes. Return the block that the kernel fills again and again.
+    #
+    # A kernel that makes room with `begin_row` or `reserve_row`, and that keeps no number of a row,
+    # needs nothing else. `end_sink` ends the scan. ranges, expected: as in `RowSink.begin`.
+    cdef RowBlock block
+    if sink.dtype != dtype:
+        raise TypeError(f"the sink takes rows of dtype {sink.dtype}, and the scan has {dtype}")
+    block = allocate_rows(dtype, 2 * WRITE_ROWS, limits, None, count_bytes(buffers))
+    sink.begin(buffers, addresses(buffers), ranges, expected, block.rows.max_rows)
+    block.rows.write = sink.write
+    block.rows.sink = sink.argument
+    return block
+
+
+cdef int end_sink(RowSink sink, RowBlock block, Fault fault) except -1:
+    # Write the last rows. fault: LIMIT where there were too many rows, else OK.
+    with nogil:
+        sink.write(sink.argument, &block.rows)
+    block.rows.count = 0
+    sink.end(fault)
+    return 0
+
+
 cdef object rows_to_array(RowBlock block, dtype, into, Fault fault):
     # Return the rows as a read-only array that keeps their memory alive; with `into`, the part of
     # it that is written.
@@ -270,6 +299,13 @@ cdef class Resume:
         resume.memory = None if self.memory is None else self.memory.copy()
         return resume
 
+    def copy(self):
+        """Return a Resume of the same state, for a scan that may have to be repeated."""
+        cdef Resume resume = self.peek()
+        resume.search = self.search
+        resume.position = self.position
+        return resume
+
     @property
     def needed(self):
         """The minimum size of the frame that was cut at the end; 0 where it is not known."""
@@ -297,7 +333,8 @@ cdef object scan_frames(buffer, dtype, RunScan run, bint resync, bint more, limi
         scan stops before a bad frame, with SHORT or a hard fault. With `resync`, a gap that does
         not end within `limits.frame` bytes becomes a row. The scan stops after that row, and
         returns the fault of the gap.
-    into: array for the rows; default is a new one.
+    into: array for the rows, or a RowSink that takes them: then the result has none of them, and
+        only good rows count. The default is a new array.
     resume: the Resume of the stream, which the scan reads and updates. The buffer must begin at
         the byte where the previous scan ended, and hold all bytes that the previous scan held from
         there on. None, the default: the buffer begins a stream.
@@ -314,6 +351,9 @@ cdef object scan_frames(buffer, dtype, RunScan run, bint resync, bint more, limi
     try:
         if view.ndim != 1 or view.itemsize != 1:
             raise ValueError("the buffer must be bytes in one dimension")
+        if isinstance(into, RowSink):
+            return scan_to_sink(<RowSink>into, buffer, &view, dtype, run, resync, more, limits,
+                                resume, memory)
         if into is not None and np.may_share_memory(np.frombuffer(buffer, np.uint8), into):
             raise ValueError("into shares the memory that is read; give an array of its own")
         return scan_bytes(<const uint8_t*>view.buf if view.len else NULL, <size_t>view.len,
@@ -323,8 +363,18 @@ cdef object scan_frames(buffer, dtype, RunScan run, bint resync, bint more, limi
         PyBuffer_Release(&view)
 
 
+cdef object scan_to_sink(RowSink sink, buffer, const Py_buffer* view, dtype, RunScan run,
+                         bint resync, bint more, limits, resume, void* memory):
+    # Scan bytes whose rows a sink takes. See `scan_frames`, which holds the bytes.
+    ranges = np.array([[0, view.len]], np.int64)
+    cdef RowBlock block = begin_sink(sink, dtype, limits, (buffer,), ranges, 1)
+    return scan_bytes(<const uint8_t*>view.buf if view.len else NULL, <size_t>view.len, block,
+                      dtype, run, resync, more, limits.frame, None, resume, memory, sink)
+
+
 cdef object scan_bytes(const uint8_t* base, size_t size, RowBlock block, dtype, RunScan run,
-                       bint resync, bint more, size_t longest, into, resume, void* memory):
+                       bint resync, bint more, size_t longest, into, resume, void* memory,
+                       RowSink sink=None):
     # Scan `size` bytes into the rows of a block. See `scan_frames`, which holds the bytes.
     cdef ScanState state
     cdef Resume before
@@ -350,6 +400,8 @@ cdef object scan_bytes(const uint8_t* base, size_t size, RowBlock block, dtype, 
     if resume is not None:
         before.search = state.search
         before.position += <uint64_t>(state.r.at - base)
+    if sink is not None:
+        end_sink(sink, block, LIMIT if fault == LIMIT else OK)
     return rows_to_array(block, dtype, into, fault), block.rows.bad, <int>fault, state.r.at - base
 
 
@@ -579,17 +631,12 @@ cdef object open_frames(outer, buffers, spans, counts, dtype, RunNestedScan open
         nested = NestedScan(
             span, &count_view[0], n, <const char*>&outer_bytes[0], outer.dtype.itemsize,
             <const Readable*>&buffer_view[0, 0], run, verify,
-            sink is None and summed.claimed * dtype.itemsize >= BYPASS_BYTES, NULL, NULL, NULL,
-            NULL)
+            sink is None and summed.claimed * dtype.itemsize >= BYPASS_BYTES, NULL, NULL)
     # Claims are only a hint: beyond the number for frames of usual size, rows grow as frames are
     # read.
     expected = min(summed.claimed, summed.usual)
     if sink is not None:
-        block = allocate_rows(dtype, 2 * WRITE_ROWS, limits, None, count_bytes(buffers))
-        sink.begin(buffers, addresses(buffers), find_ranges(spans, len(buffers)), expected,
-                   block.rows.max_rows)
-        nested.write = sink.write
-        nested.sink = sink.argument
+        block = begin_sink(sink, dtype, limits, buffers, find_ranges(spans, len(buffers)), expected)
         if columns is not NULL and sink.choose_targets(values, sums):
             nested.columns = columns
             nested.write_columns = sink.write_columns
@@ -606,8 +653,7 @@ cdef object open_frames(outer, buffers, spans, counts, dtype, RunNestedScan open
             fault = open(&nested, &block.rows)
             store_fence()
     if sink is not None:
-        block.rows.count = 0
-        sink.end(fault)
+        end_sink(sink, block, fault)
     return rows_to_array(block, dtype, into, fault), block.rows.bad, <int>fault
 
 

@@ -1,5 +1,10 @@
 from wirescan.core.reader cimport clear_row
 
+# Takes the rows of a block and removes them from `rows`, so that the block can be filled again. The
+# last call of a scan may have no rows: it completes what a WriteColumns wrote. Returns False to end
+# the scan.
+ctypedef bint (*WriteRows)(void* sink, Rows* rows) noexcept nogil
+
 # Memory for rows: `count` rows of `stride` bytes are written, `capacity` rows fit, and there may
 # never be more than `max_rows` rows.
 cdef struct Rows:
@@ -13,9 +18,12 @@ cdef struct Rows:
     bint fixed                      # the memory is the caller's: it cannot grow
     bint lent                       # the memory is a part of that of other rows: to grow, move out
     bint out_of_memory
+    WriteRows write                 # takes the rows when no more fit; or NULL
+    void* sink                      # the argument of `write`
 
 # Make `capacity` rows fit, or as many as `max_rows` and the available memory allow. Return False
-# where the memory had to grow and could not; the rows are then unchanged.
+# where the memory had to grow and could not; the rows are then unchanged. With a WriteRows, the
+# rows are written instead, and the next one is the first of the block again.
 cdef bint grow_rows(Rows* rows, size_t capacity) noexcept nogil
 
 

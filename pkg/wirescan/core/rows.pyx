@@ -130,6 +130,8 @@ cdef Block adopt_memory(char* memory, size_t bytes, size_t size):
 cdef bint grow_rows(Rows* rows, size_t capacity) noexcept nogil:
     cdef char* block = NULL
     cdef size_t bytes, least
+    if rows.write is not NULL and rows.count:
+        return rows.write(rows.sink, rows)
     capacity = min(capacity, rows.max_rows)
     if rows.fixed or capacity <= rows.capacity:
         return capacity <= rows.capacity
@@ -173,7 +175,7 @@ cdef class RowBlock:
         cdef uint8_t[::1] view
         if self.rows.stride:
             raise ValueError("a block is allocated only once")
-        self.rows = Rows(NULL, 0, stride, 0, 0, max_rows, 0, False, False, False)
+        self.rows = Rows(NULL, 0, stride, 0, 0, max_rows, 0, False, False, False, NULL, NULL)
         if into is None:
             if not grow_rows(&self.rows, max(<size_t>1, min(capacity, max_rows))):
                 raise MemoryError(f"no memory for {capacity} rows of {stride} bytes")

@@ -40,7 +40,7 @@ cdef RowBlock run_shares(list shares, RowBlock block, list expected):
     spare = (rows.max_rows - claimed) // <size_t>len(shares)
     for share, room in zip(shares, expected):
         share.rows = Rows(rows.at + first * rows.stride, 0, rows.stride, 0, room, room + spare, 0,
-                          False, True, False)
+                          False, True, False, NULL, NULL)
         first += room
     run_each(shares)
     return join_shares(shares, block)

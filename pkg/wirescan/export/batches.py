@@ -19,18 +19,20 @@ from wirescan.core.parallel import choose_workers, map_in_order
 from wirescan.decoding.decoder import Decoder
 from wirescan.decoding.payload_columns import PayloadColumns
 from wirescan.export.column_batches import ColumnReader, make_column_reader
-from wirescan.export.table_parts import BATCH_ROWS, split_by_bytes
+from wirescan.export.outermost_columns import OutermostReader, can_write_columns
+from wirescan.export.table_parts import BATCH_ROWS, split_batch, split_by_bytes
 from wirescan.frames.limits import Limits
+from wirescan.frames.scanned_columns import ScannedColumns
 from wirescan.frames.table import FrameTable
-from wirescan.frames.to_arrow import make_schema, to_batch
-from wirescan.reading.chunked import read_prepared
-from wirescan.reading.chunks import CHUNK_BYTES, open_chunks
+from wirescan.frames.to_arrow import ColumnScan, make_schema, to_batch
+from wirescan.reading.chunked import scan_nested
+from wirescan.reading.chunks import CHUNK_BYTES, LocalChunks, open_chunks
 from wirescan.reading.prepared_read import PreparedRead, prepare_read
 from wirescan.reading.splits import Slice
 
 BATCH_BYTES = CHUNK_BYTES
-# Bytes in memory that are scanned at a time. If a chunk cuts a frame and has more than a quarter of
-# its bytes in it, the frame is copied.
+# Bytes in memory that are scanned at a time, if their frames hold many others each. If a chunk cuts
+# a frame and has more than a quarter of its bytes in it, the frame is copied.
 MEMORY_CHUNK_BYTES = 256 << 20
 MOST_THREADS = 4  # that make columns of tables: one thread reads the frames of all of them
 
@@ -95,13 +97,14 @@ def iter_batches(
         filters=prepared.filters,
         **options,
     )
-    results: Iterable[pa.RecordBatch | FrameTable]
-    if reader is None:
-        results = read_prepared(
-            prepared, batch_bytes, tail=tail, mapped=mapped, workers=workers, **options
-        )
-    else:
+    scan = ColumnScan(prepared.format, schema, file=prepared.path, **options)
+    results: Iterable[pa.RecordBatch | ScannedColumns | FrameTable]
+    if reader is not None:
         results = _read_columns(reader, prepared, tail=tail, mapped=mapped)
+    else:
+        results = _read_outermost(
+            prepared, scan, batch_bytes, tail=tail, mapped=mapped, workers=workers, **options
+        )
     make_batch = partial(
         to_batch,
         columns=columns,
@@ -111,11 +114,14 @@ def iter_batches(
         errors=errors,
         limits=limits,
     )
-    parts = _split_tables(results, batch_bytes, columns)
     # A `ColumnReader` has its own threads, and rarely gives a table.
     threads = min(choose_workers(workers), MOST_THREADS) if reader is None else 1
-    batches = map_in_order(partial(_make_batch, make_batch), parts, threads)
-    yield from payloads.decode_all(batches)
+    batches = map_in_order(
+        partial(_make_batches, make_batch, scan.make_batch, batch_bytes),
+        _split_tables(results, batch_bytes, columns),
+        threads,
+    )
+    yield from payloads.decode_all(chain.from_iterable(batches))
 
 
 def _read_columns(
@@ -126,31 +132,82 @@ def _read_columns(
     tail, mapped, and the errors: as in `chunked.iter_tables`.
     """
     size = reader.batch_bytes
-    if prepared.path is None or mapped:
-        size = max(size, MEMORY_CHUNK_BYTES)  # these bytes are not copied
+    is_copied = prepared.path is not None and not mapped
+    # Rows of small frames are read again soonest in small chunks, while they are in the caches.
+    if reader.outermost.display.record_count is not None and not is_copied:
+        size = max(size, MEMORY_CHUNK_BYTES)
     file_range = open_chunks(prepared.source, prepared.start, prepared.stop, size, mapped=mapped)
     yield from reader.read(
         file_range.chunks, prepared.start, allow_cut=tail or file_range.reaches_end
     )
 
 
+def _read_outermost(
+    prepared: PreparedRead,
+    scan: ColumnScan,
+    batch_bytes: int,
+    *,
+    tail: bool,
+    mapped: bool,
+    workers: SupportsIndex | None,
+    **options: Any,
+) -> Iterator[ScannedColumns | FrameTable]:
+    """Yield the frames of a prepared read: columns, or tables where rows are needed.
+
+    scan: what makes batches of the columns. options: `errors`, `check` and `limits`.
+
+    The other arguments and the errors are those of `iter_batches`.
+    """
+    file_range = open_chunks(
+        prepared.source, prepared.start, prepared.stop, batch_bytes, mapped=mapped
+    )
+    allow_cut = tail or file_range.reaches_end
+    if (
+        isinstance(file_range.chunks, LocalChunks)
+        and not prepared.filters
+        and can_write_columns(prepared.format, scan)
+    ):
+        reader = OutermostReader(prepared.format, scan, file_range.path, **options)
+        yield from reader.read(file_range.chunks, prepared.start, allow_cut=allow_cut)
+        return
+    yield from scan_nested(
+        file_range.chunks,
+        prepared.format,
+        offset=prepared.start,
+        allow_cut=allow_cut,
+        filters=prepared.filters,
+        source=file_range.path,
+        workers=workers,
+        **options,
+    )
+
+
 def _split_tables(
-    results: Iterable[pa.RecordBatch | FrameTable],
+    results: Iterable[pa.RecordBatch | ScannedColumns | FrameTable],
     batch_bytes: int,
     columns: Sequence[str] | None,
-) -> Iterator[pa.RecordBatch | FrameTable]:
-    """Yield record batches as they are, and tables in parts of about `batch_bytes`."""
+) -> Iterator[pa.RecordBatch | ScannedColumns | FrameTable]:
+    """Yield tables in parts of about `batch_bytes`, and other results as they are."""
     for result in results:
-        if isinstance(result, pa.RecordBatch):
-            yield result
-        else:
+        if isinstance(result, FrameTable):
             yield from split_by_bytes(result, batch_bytes, columns)
+        else:
+            yield result
 
 
-def _make_batch(
-    make: Callable[[FrameTable], pa.RecordBatch], part: pa.RecordBatch | FrameTable
-) -> pa.RecordBatch:
-    return part if isinstance(part, pa.RecordBatch) else make(part)
+def _make_batches(
+    make_batch: Callable[[FrameTable], pa.RecordBatch],
+    make_batch_of_columns: Callable[[ScannedColumns], pa.RecordBatch],
+    batch_bytes: int,
+    part: pa.RecordBatch | ScannedColumns | FrameTable,
+) -> list[pa.RecordBatch]:
+    """Return the record batches of a part that `_split_tables` yields."""
+    if isinstance(part, ScannedColumns):
+        batch = make_batch_of_columns(part)
+        return split_batch(
+            batch, part.count_bytes(), batch_rows=BATCH_ROWS, batch_bytes=batch_bytes
+        )
+    return [make_batch(part) if isinstance(part, FrameTable) else part]
 
 
 def fit_payloads(

@@ -15,7 +15,7 @@ from typing import Any, NamedTuple, SupportsIndex
 import numpy as np
 
 from wirescan.core.parallel import FixedWorkers, choose_workers, cut_evenly, map_in_order
-from wirescan.export.table_parts import split_by_bytes
+from wirescan.export.table_parts import split_batch, split_by_bytes
 from wirescan.frames.errors import FrameError, enforce_mode
 from wirescan.frames.format import Format
 from wirescan.frames.limits import Limits
@@ -245,11 +245,16 @@ class ColumnReader:
     def _write_group(self, group: _Group) -> tuple[_Group, _Opened | None]:
         """Return a group, and the frames inside it; None where rows are needed."""
         with add_source(self.source):
-            written = self._columns.read(group.table)
-        if written is None:
+            frames = self._columns.read(group.table)
+        if frames is None:
             return group, None
-        batches = list(self._split(written.batch, written.frames.count_bytes()))
-        return group, _Opened(batches, partial(self.allowance.spend_columns, written.frames))
+        batches = split_batch(
+            self._columns.make_batch(frames),
+            frames.count_bytes(),
+            batch_rows=self.batch_rows,
+            batch_bytes=self.batch_bytes,
+        )
+        return group, _Opened(batches, partial(self.allowance.spend_columns, frames))
 
     def _filter_group(self, group: _Group) -> tuple[_Group, _Opened | None]:
         """Return a group, and the frames inside it that pass the filters.
@@ -289,13 +294,6 @@ class ColumnReader:
             for part in split_by_bytes(passing, self.batch_bytes, self.schema.names)
         ]
         return group, _Opened(batches, partial(self.allowance.spend_nested, inner, wanted))
-
-    def _split(self, batch: pa.RecordBatch, size: int) -> Iterator[pa.RecordBatch]:
-        """Yield equal parts of a batch whose frames have `size` bytes together."""
-        parts = max(-(-len(batch) // self.batch_rows), min(size // self.batch_bytes, len(batch)))
-        rows = -(-len(batch) // max(parts, 1))
-        for first in range(0, len(batch), max(rows, 1)):
-            yield batch.slice(first, rows)
 
     def _open_rows(self, group: FrameTable) -> Iterator[FrameTable]:
         """Yield the frames inside a group as tables, which can have bad rows."""

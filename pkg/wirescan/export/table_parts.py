@@ -1,4 +1,4 @@
-"""Parts of a table whose frames have about a number of bytes, for exports."""
+"""Parts of tables and record batches, whose frames have about a number of bytes, for exports."""
 
 from __future__ import annotations
 
@@ -9,7 +9,11 @@ import numpy as np
 from wirescan.frames.columns import PLACES
 from wirescan.frames.format import describe_rows
 from wirescan.frames.lookup import find_column
+from wirescan.frames.optional_packages import name_package
 from wirescan.frames.table import FrameTable
+
+with name_package("pyarrow", __name__, "'wirescan[arrow]'"):
+    import pyarrow as pa
 
 BATCH_ROWS = 1 << 16  # per batch, at most; the JVM handles this size best
 
@@ -38,6 +42,19 @@ def split_rows(sizes: np.ndarray, size: int) -> Iterator[slice]:
         last = min(max(last, first + 1), first + BATCH_ROWS)
         yield slice(first, last)
         first = last
+
+
+def split_batch(
+    batch: pa.RecordBatch, size: int, *, batch_rows: int, batch_bytes: int
+) -> list[pa.RecordBatch]:
+    """Return equal parts of a batch, which share its memory.
+
+    size: the bytes of its frames. batch_rows: rows in a part, at most. batch_bytes: bytes of the
+    frames in a part, about.
+    """
+    parts = max(-(-len(batch) // batch_rows), min(size // batch_bytes, len(batch)))
+    rows = -(-len(batch) // max(parts, 1))
+    return [batch.slice(first, rows) for first in range(0, len(batch), max(rows, 1))]
 
 
 def count_gathered_bytes(table: FrameTable, columns: Sequence[str] | None = None) -> np.ndarray:

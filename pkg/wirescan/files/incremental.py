@@ -12,6 +12,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from wirescan.core.column_writer import ColumnWriter
 from wirescan.core.fault import Fault
 from wirescan.core.loop import Resume
 from wirescan.core.stop import Stop, make_stop
@@ -128,10 +129,36 @@ class FrameScanner:
             else:
                 scanned = self._read(view)
                 yield scanned
-                used = self._advance(scanned)
-                if used < len(view):
-                    self._hold(bytearray(view[used:]))
+                self._hold_rest(scanned)
                 break
+
+    def feed_columns(self, view: memoryview, writer: ColumnWriter) -> Scanned | None:
+        """Return what `feed` yields for a piece, but a writer of columns has the rows.
+
+        None where rows are needed: a cut frame is held, or the piece has a bad frame. Then nothing
+        was read, and the writer is of no use any more. The parser has `writes_columns`.
+
+        Raises MemoryError.
+        """
+        if self._held or self._zeros or not len(view):
+            return None
+        resume = self._resume.copy()
+        rows, bad, fault, used = self._scan_bytes(
+            view,
+            check=self._check,
+            resync=self._resync,
+            limits=self._limits,
+            more=True,
+            resume=resume,
+            into=writer,
+        )
+        if writer.failed or fault >= HARD:
+            return None
+        self._resume = resume
+        self._lost = False
+        scanned = self._report(view, rows, bad, make_stop((fault, used, 0)))
+        self._hold_rest(scanned)
+        return scanned
 
     def give_back(self, most: int) -> int:
         """Forget the held bytes if they are at most `most`, and return their number; 0 if not.
@@ -219,6 +246,12 @@ class FrameScanner:
             self._zeros = len(scanned.view) - used
             return len(scanned.view)
         return used
+
+    def _hold_rest(self, scanned: Scanned) -> None:
+        """Step over the frames of a piece, and hold the bytes after them."""
+        used = self._advance(scanned)
+        if used < len(scanned.view):
+            self._hold(bytearray(scanned.view[used:]))
 
     def _hold(self, held: bytearray) -> None:
         """Hold the bytes of a cut frame, or the bytes that are searched for a frame."""

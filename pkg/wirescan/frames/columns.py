@@ -62,7 +62,7 @@ class Column:
         items: for a place that is an array of numbers, the dtype of one number in the frame's
             bytes.
         count: for a child format whose frames are short lists of pairs, the column that counts
-            them; of a format with `write`, an int32 column. The child becomes a column of lists.
+            them: an int32, uint32 or uint16 column. The child becomes a column of lists.
         local: the column has a meaning only within a table. An export has it only if it is named.
         inherited: every export has this column or place, which is one of an enclosing frame.
         outer_name: the name in the enclosing frame, if a column here hides it.

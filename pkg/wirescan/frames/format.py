@@ -70,6 +70,8 @@ class Parser:
             frame, then `scan` with `check` has the same result. Optional: with it a scan may leave
             the verification to the formats inside, which read the same bytes, or to several
             threads.
+        writes_columns: whether `scan` accepts a `ColumnWriter` as `into`, which takes the rows.
+            `core.loop.scan_frames` does. Exports read the format faster with it.
     """
 
     scan: Callable[..., tuple[np.ndarray, int, int, int]] | None = None
@@ -77,6 +79,7 @@ class Parser:
     scan_values: Callable[..., tuple[np.ndarray, int]] | None = None
     bytes_needed: Callable[..., tuple[Any, ...]] | None = None
     verify: Callable[..., np.ndarray] | None = None
+    writes_columns: bool = False
 
 
 @dataclass(frozen=True, eq=False)
@@ -186,7 +189,8 @@ class Format:
         write: a function of a table of `within` and a `ColumnWriter`, with the keywords `check` and
             `limits`, which reads the frames inside into the writer. With `check` it verifies the
             frames of the table too, if they are not `checked`. It is called on several threads.
-            Optional: exports read the format faster with it.
+            Optional: exports read the format faster with it. Outermost formats have
+            `Parser.writes_columns` instead.
         within: the name of the format whose frames contain these; None for an outermost format.
         children: the formats inside a frame: name -> function of a table. It takes `errors`.
         columns: what columns and places mean, for those that mean more than their dtype. If it has

@@ -84,28 +84,25 @@ def write_places(table: FrameTable, fields: Iterable[tuple[str, pa.DataType]]) -
 
 
 class ScannedColumns(PlaceColumns):
-    """Good frames inside a table, as columns. Exports read it as they read a `FrameTable`.
+    """Good frames as columns. Exports read it as they read a `FrameTable`.
 
     Args:
         writer: the writer that a scan has filled.
-        format: the format of the frames.
-        outer: the table that was opened.
-        errors: the mode for the lists of the frames.
+        table: the table of the frames, without its rows.
 
     Attributes:
-        buffers: the buffers that the frames are in.
+        format, outer, errors, dtype, name, buffers: those of the table.
     """
 
-    def __init__(
-        self, writer: ColumnWriter, format: Format, outer: FrameTable, errors: str
-    ) -> None:
+    def __init__(self, writer: ColumnWriter, table: FrameTable) -> None:
         super().__init__(writer)
-        self.format = format
-        self.outer = outer
-        self.errors = errors
-        self.dtype = format.dtype
-        self.name = format.name
-        self.buffers = writer.buffers
+        self._table = table
+        self.format: Format = table.format
+        self.outer = table.outer
+        self.errors = table.errors
+        self.dtype = table.dtype
+        self.name = table.name
+        self.buffers = table.buffers
         self._numbers: dict[str, np.ndarray] = {}
         self._rows: dict[str, tuple[np.ndarray, np.ndarray]] = {}
 
@@ -128,7 +125,12 @@ class ScannedColumns(PlaceColumns):
     @property
     def positions(self) -> np.ndarray:
         """Int64 array: the position in its file of each row's outermost frame."""
-        positions: np.ndarray = self.outer.positions[self["parent"]]
+        positions: np.ndarray
+        if self.outer is None:
+            (origin,) = self._table.origins  # one chunk is scanned
+            positions = self["start"] + origin
+        else:
+            positions = self.outer.positions[self["parent"]]
         return positions
 
     def take_rows_with_list(self, name: str) -> tuple[np.ndarray, FrameTable]:
@@ -136,17 +138,7 @@ class ScannedColumns(PlaceColumns):
         if name not in self._rows:
             self._rows[name] = self._writer.take_rows(name)
         numbers, rows = self._rows[name]
-        table = replace(
-            self.outer,
-            buffers=self.buffers,
-            rows=rows,
-            stops=(),
-            format=self.format,
-            outer=self.outer,
-            origins=(),
-            errors=self.errors,
-        )
-        return numbers, table
+        return numbers, replace(self._table, rows=rows)
 
 
 # Adds to a writer what one column of an export needs.
@@ -179,8 +171,11 @@ def _list_own_requests(
     """Return what one column requests; None if it cannot be written without rows."""
     if column.kind is ColumnKind.PAIRS:
         return [methodcaller("add_rows", column.name, column.declared.count)]
-    if column.kind in CONSTANT:
+    is_outermost = format.within is None
+    if column.kind in CONSTANT or (column.kind is ColumnKind.INNERMOST_FAULT and is_outermost):
         return []
+    if column.kind is ColumnKind.POSITION and is_outermost:
+        return [methodcaller("add_numbers", "start")]
     if column.owner is not format:
         return [methodcaller("add_numbers", "parent")]
     if column.declared.computed is not None:

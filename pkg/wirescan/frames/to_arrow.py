@@ -27,6 +27,7 @@ the default of their column.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple, cast
 
 import numpy as np
@@ -182,21 +183,14 @@ def _write_own_places(table: FrameTable, schema: pa.Schema) -> PlaceColumns | No
     return write_places(table, fields) if fields else None
 
 
-class WrittenBatch(NamedTuple):
-    """A record batch, and the frames that it was made of."""
-
-    batch: pa.RecordBatch
-    frames: ScannedColumns
-
-
 class ColumnScan:
-    """Makes record batches of the frames inside tables, without making rows of the frames.
+    """Makes record batches of frames, without making rows of the frames.
 
     The columns are written while the frames are read, so only the named columns are. What a column
-    needs is looked up once, for all tables.
+    needs is looked up once, for all batches.
 
     Args:
-        format: the format of the frames. It has a `write`.
+        format: the format of the frames. It has a `write`, or its parser has `writes_columns`.
         schema: the columns, as `make_schema` returns them.
         file, errors, limits: as in `to_batch`.
         check: verify checksums, also those of the tables if their scan did not.
@@ -222,26 +216,50 @@ class ColumnScan:
         self._requests = list_requests(format, fields)
         self._columns = [(name, kind, _describe_own_column(format, name)) for name, kind in fields]
 
-    def read(self, outer: FrameTable) -> WrittenBatch | None:
-        """Return the frames inside a table of `format.within` as one record batch.
+    def make_writer(self) -> ColumnWriter | None:
+        """Return a writer of the columns for one scan.
 
-        The batch is the one that `to_batch` returns for `format.inside(outer)`.
-
-        Returns None if rows are needed: a frame is bad, a limit is reached, or a column is of a
-        kind that is not written.
-
-        Raises FrameError for a fault in a list, as `to_batch`.
+        None if rows are needed, because a column is of a kind that is not written.
         """
         if self._requests is None:
             return None
-        assert self._format.write is not None
         writer = ColumnWriter(self._format.dtype)
         for request in self._requests:
             request(writer)
+        return writer
+
+    def read(self, outer: FrameTable) -> ScannedColumns | None:
+        """Return the frames inside a table of `format.within`.
+
+        Returns None if rows are needed: a frame is bad, a limit is reached, or a column is of a
+        kind that is not written.
+        """
+        writer = self.make_writer()
+        if writer is None:
+            return None
+        assert self._format.write is not None
         self._format.write(outer, writer, check=self._check, limits=self._limits)
         if writer.failed:
             return None
-        frames = ScannedColumns(writer, self._format, outer, self._errors)
+        table = replace(
+            outer,
+            buffers=writer.buffers,
+            rows=np.empty(0, self._format.dtype),
+            stops=(),
+            format=self._format,
+            outer=outer,
+            origins=(),
+            errors=self._errors,
+        )
+        return ScannedColumns(writer, table)
+
+    def make_batch(self, frames: ScannedColumns) -> pa.RecordBatch:
+        """Return frames that a writer of `make_writer` has as one record batch.
+
+        The batch is the one that `to_batch` returns for a table of these frames.
+
+        Raises FrameError for a fault in a list, as `to_batch`.
+        """
         found = [
             (
                 find_column(cast("FrameTable", frames), name)
@@ -259,7 +277,7 @@ class ColumnScan:
             has_bad_outer_rows=False,
             places=frames,
         )
-        return WrittenBatch(_make_batch(frames, found, self._schema, context), frames)
+        return _make_batch(frames, found, self._schema, context)
 
 
 def _describe_own_column(format: Format, name: str) -> ColumnDescription | None:

@@ -332,7 +332,7 @@ BATCHES = Format(
             ),
         ),
     },
-    parser=Parser(scan=scan_batches, spans=scan_sets, verify=verify_batches),
+    parser=Parser(scan=scan_batches, spans=scan_sets, verify=verify_batches, writes_columns=True),
     storage=Storage(
         files=FILES,
         ignore=IGNORE,

@@ -443,7 +443,7 @@ ENTRIES = Format(
         "timestamp": Column(unit="ns"),
         "headers": Column(count="header_count"),
     },
-    parser=Parser(scan=scan_entries, spans=scan_entry_sets),
+    parser=Parser(scan=scan_entries, spans=scan_entry_sets, writes_columns=True),
     storage=Storage(
         files=FILES,
         ignore=IGNORE,

@@ -8,11 +8,13 @@ from __future__ import annotations
 
 import operator
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
+from wirescan.core.column_writer import ColumnWriter
 from wirescan.core.loop import lie_inside, spans
+from wirescan.core.parallel import FixedWorkers
 from wirescan.files.whole_source import scan_source
 from wirescan.frames.arena import Arena
 from wirescan.frames.columns import Column
@@ -138,6 +140,17 @@ def events(
     )
 
 
+def write_events(frames: FrameTable, writer: ColumnWriter, *, check: bool, limits: Limits) -> None:
+    """Read the data and JSON frames into a writer of columns.
+
+    frames: table of lumberjack.frames. check, limits: as in `events`.
+    """
+    require_rows(frames, FRAME, "events are those of a table of lumberjack.frames")
+    # Exports read several groups of frames at the same time, each on one thread.
+    with FixedWorkers(1):
+        _unpack(frames, check=check, limits=limits, depth=1, to_events=True, writer=writer)
+
+
 def pairs(
     events: FrameTable, *, errors: str | None = None, check: bool = True, limits: Limits = Limits()
 ) -> FrameTable:
@@ -185,6 +198,44 @@ def _unpack_frames(
     depth = operator.index(depth)
     if not 1 <= depth <= DEEPEST:
         raise ValueError(f"depth must be from 1 to {DEEPEST}, not {depth!r}")
+    outer, buffers, rows, bad, fault = _unpack(
+        frames, check=check, limits=limits, depth=depth, to_events=to_events
+    )
+    table = FrameTable(buffers, rows, (), EVENTS if to_events else FRAMES, outer, checked=check)
+    return enforce_mode(raise_if_row_limit(table, fault), errors, bad)
+
+
+class _Unpacked(NamedTuple):
+    """The frames or events in a table of frames.
+
+    Attributes:
+        outer: the table that the column `parent` of the rows is about.
+        buffers: the buffers that the rows point into.
+        rows: the rows. With a writer of columns there are none.
+        bad: the number of bad rows.
+        fault: LIMIT if there are more rows than the limits allow, else OK.
+    """
+
+    outer: FrameTable | None
+    buffers: tuple[memoryview, ...]
+    rows: np.ndarray
+    bad: int
+    fault: int
+
+
+def _unpack(
+    frames: FrameTable,
+    *,
+    check: bool,
+    limits: Limits,
+    depth: int,
+    to_events: bool,
+    writer: ColumnWriter | None = None,
+) -> _Unpacked:
+    """Open up to `depth` levels of compressed frames. The arguments are those of `events`.
+
+    writer: takes the rows of the events.
+    """
     # Frames of a capture have an outer table too: that of the streams.
     was_unpacked = frames.outer is not None and frames.outer.dtype == FRAME
     outer = frames.outer if was_unpacked else frames
@@ -211,11 +262,11 @@ def _unpack_frames(
             last=last,
             events=to_events and last,
             limits=limits,
+            writer=writer if last else None,
         )
         is_finished = last or fault != 0
         was_unpacked = True
-    table = FrameTable(buffers, rows, (), EVENTS if to_events else FRAMES, outer, checked=check)
-    return enforce_mode(raise_if_row_limit(table, fault), errors, bad)
+    return _Unpacked(outer, buffers, rows, bad, fault)
 
 
 def _decompress(
@@ -323,7 +374,9 @@ FRAMES = Format(
     scan,
     children={"events": events},
     columns={"kind": Column(names=KINDS)},
-    parser=Parser(scan=scan_stream, spans=scan_streams, bytes_needed=bytes_needed),
+    parser=Parser(
+        scan=scan_stream, spans=scan_streams, bytes_needed=bytes_needed, writes_columns=True
+    ),
     conversation=Conversation(
         ports=(5044, 5043), openings=OPENINGS, weigh_after_gap=weigh_frames_alone
     ),
@@ -345,6 +398,7 @@ EVENTS = Format(
     "the data and JSON frames, including those in compressed frames",
     EVENT,
     events,
+    write=write_events,
     within="lumberjack.frames",
     children={"pairs": pairs},
     columns={

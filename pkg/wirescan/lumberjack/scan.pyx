@@ -21,8 +21,9 @@ from wirescan.core cimport (
     Fault, Head, LIMIT, NESTED, OK, NestedScan, Readable, Reader, Rows, SHORT, TRUNCATED, ScanState,
     be32, int32_t, int64_t, scan_children, open_frames, prefetch, scan_frames, scan_spans,
     scan_buffer, uint8_t, uint32_t, uint64_t)
-from wirescan.core.loop cimport allocate_rows, count_bytes, rows_to_array, place
-from wirescan.core.loop import HEAD as _HEAD, addresses, flatten, lie_inside
+from wirescan.core.loop cimport (
+    allocate_rows, begin_sink, count_bytes, end_sink, place, rows_to_array)
+from wirescan.core.loop import HEAD as _HEAD, addresses, find_ranges, flatten, lie_inside
 from wirescan.core.rows cimport RowBlock, reserve_row
 from wirescan.lumberjack.frame cimport read_pair_run, read_frame, read_pair
 from wirescan.lumberjack.rows cimport (
@@ -197,7 +198,7 @@ cdef inline bint add_inside(
     return True
 
 
-def unpack(frames, buffers, numbers, spans, again, last, events, limits):
+def unpack(frames, buffers, numbers, spans, again, last, events, limits, writer=None):
     """Return (rows, bad, fault): frames, each compressed one replaced by the frames inside it.
 
     The rows have dtype FRAME. With `events` they have dtype EVENT, and only D, J and bad frames
@@ -210,6 +211,8 @@ def unpack(frames, buffers, numbers, spans, again, last, events, limits):
         the zlib stream, or 0.
     again: the rows were unpacked before, so they keep their parents.
     last: a compressed frame inside a compressed frame is NESTED.
+    writer: ColumnWriter that takes the rows instead.
+
     Raises ValueError if a span is outside its buffer, and MemoryError.
     """
     dtype = EVENT if events else FRAME
@@ -231,7 +234,15 @@ def unpack(frames, buffers, numbers, spans, again, last, events, limits):
     if frames.dtype != FRAME or len(spans) != packed or not lie_inside(spans, buffers):
         raise ValueError("a row points outside its buffer")
     estimate = n + int(spans["size"].sum(dtype=np.int64)) // BYTES_PER_FRAME
-    cdef RowBlock block = allocate_rows(dtype, estimate, limits, None, count_bytes(buffers))
+    cdef RowBlock block
+    if writer is None:
+        block = allocate_rows(dtype, estimate, limits, None, count_bytes(buffers))
+    else:
+        ranges = find_ranges(frames, len(buffers))
+        inside = find_ranges(spans, len(buffers))
+        ranges[:, 0] = np.minimum(ranges[:, 0], inside[:, 0])
+        ranges[:, 1] = np.maximum(ranges[:, 1], inside[:, 1])
+        block = begin_sink(writer, dtype, limits, buffers, ranges, estimate)
     if n:
         view = np.ascontiguousarray(frames).view(np.uint8)
         if packed:
@@ -256,6 +267,8 @@ def unpack(frames, buffers, numbers, spans, again, last, events, limits):
                 if not has_space:
                     break
     fault = OK if has_space else LIMIT
+    if writer is not None:
+        end_sink(writer, block, fault)
     return rows_to_array(block, dtype, None, fault), block.rows.bad, int(fault)
 
 

@@ -161,7 +161,9 @@ MESSAGES = Format(
     scan,
     children={"headers": headers},
     columns={"kind": Column(names=KINDS), "headers": Column(count="header_count")},
-    parser=Parser(scan=scan_stream, spans=scan_streams, bytes_needed=bytes_needed),
+    parser=Parser(
+        scan=scan_stream, spans=scan_streams, bytes_needed=bytes_needed, writes_columns=True
+    ),
     conversation=Conversation(
         ports=(4222,), openings=OPENINGS, weigh_after_gap=weigh_messages_alone
     ),

@@ -121,11 +121,12 @@ class Allowance:
         self._spend(inner.name, outermost, max(inflated, 0), cost)
 
     def spend_columns(self, frames: ScannedColumns) -> None:
-        """Count frames that were read as columns.
+        """Count frames inside others that were read as columns.
 
         Raises ExpansionError if what was opened so far is more than the allowance.
         """
         outermost = frames.outer
+        assert outermost is not None
         inflated = sum(map(len, frames.buffers)) - sum(map(len, outermost.buffers))
         cost = ROW_COST * len(frames) + PAIR_COST * frames.count_pairs()
         self._spend(frames.name, outermost, inflated, cost)

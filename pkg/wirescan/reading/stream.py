@@ -9,6 +9,7 @@ from collections.abc import Iterator
 from copy import copy
 from typing import Any
 
+from wirescan.core.column_writer import ColumnWriter
 from wirescan.files.capture_mark import explain_source
 from wirescan.files.incremental import FrameScanner, Scanned
 from wirescan.files.source import view_of
@@ -124,6 +125,24 @@ class Stream:
         if self._closed:
             raise ValueError("the stream is closed")
         return self._read(self._scanner.feed(view_of(chunk)))
+
+    def feed_columns(self, chunk: Any, writer: ColumnWriter) -> FrameTable | None:
+        """Read the frames that a chunk completes into a writer of columns.
+
+        The result is the table that `feed` returns, without its rows. It is None where rows are
+        needed: then nothing was read, and `feed` takes the chunk. The format is an outermost one
+        whose parser has `writes_columns`.
+
+        Raises as `feed`.
+        """
+        if self._closed or self._failed:
+            return None
+        scanned = self._scanner.feed_columns(view_of(chunk), writer)
+        if scanned is None:
+            return None
+        tables: list[FrameTable] = []
+        self._append(tables, scanned)
+        return tables[0]
 
     def give_back(self, most: int) -> int:
         """Forget the held bytes if they are at most `most`, and return their number; 0 if not.

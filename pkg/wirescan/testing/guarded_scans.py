@@ -21,6 +21,7 @@ from wirescan.frames.limits import Limits
 from wirescan.frames.registry import format_of
 from wirescan.frames.table import FrameTable
 from wirescan.testing.guarded_memory import GuardedMemory
+from wirescan.testing.laws import make_writer
 
 SECONDS = 600  # for all scans
 
@@ -81,10 +82,15 @@ def _scan_view(format: Format, view: memoryview, *, check: bool) -> None:
     if outermost.parser.scan is not None:
         outermost.parser.scan(view, resync=False, **options)
         outermost.parser.scan(view, resync=True, more=True, **options)
+        if outermost.parser.writes_columns:
+            outermost.parser.scan(view, resync=True, into=make_writer(outermost), **options)
     if outermost.parser.bytes_needed is not None:
         outermost.parser.bytes_needed(view)
     try:
         _open_children(format.open(view, errors="mark", **options))
+        if format.write is not None and format.within is not None:
+            outer = format_of(format.within).open(view, errors="mark", **options)
+            format.write(outer, make_writer(format), **options)
     except FrameError:
         return  # a limit on rows
 

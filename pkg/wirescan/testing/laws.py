@@ -14,9 +14,11 @@ from typing import Any
 
 import numpy as np
 
+from wirescan.core.column_writer import ColumnWriter
 from wirescan.core.loop import HEAD
-from wirescan.frames.columns import RESERVED, list_columns
+from wirescan.frames.columns import RESERVED, list_columns, list_places
 from wirescan.frames.errors import HARD, MODES, FrameError
+from wirescan.frames.format import Format
 from wirescan.frames.limits import Limits
 from wirescan.frames.registry import format_of
 from wirescan.frames.table import FrameTable, join
@@ -558,6 +560,59 @@ def parts_keep_their_meaning(
             assert describe_rows(of_kept, parents=False) == describe_rows(selected, parents=False)
 
 
+def columns_are_those_of_rows(package: ProtocolPackage, raw: bytes, *, check: bool = True) -> None:
+    """Columns that a scan writes are those of its rows. It fails if a row is bad."""
+    options: dict[str, Any] = dict(check=check, limits=Limits())
+    for name in package.formats:
+        format = format_of(name)
+        writer = make_writer(format)
+        if format.parser.scan is not None and format.parser.writes_columns:
+            view = memoryview(raw)
+            for more in (True, False):
+                writer = make_writer(format)
+                rows, bad, *ended = format.parser.scan(view, resync=True, more=more, **options)
+                _, _, *written = format.parser.scan(
+                    view, resync=True, more=more, into=writer, **options
+                )
+                assert writer.failed == bool(bad), f"{name}: {bad} bad rows"
+                if not bad:
+                    _assert_equal(written, ended, f"the end of a scan of {name} into columns")
+                    _compare_columns(writer, FrameTable((view,), rows, (), format))
+        if format.write is not None and format.within is not None:
+            outer = _mark(raw, format.within, **options)
+            table = format.inside(outer, errors="mark", **options)
+            format.write(outer, writer, **options)
+            assert writer.failed == bool(table.bad.any()), f"{name}: {table.bad.sum()} bad rows"
+            if not writer.failed:
+                _compare_columns(writer, table)
+
+
+def make_writer(format: Format) -> ColumnWriter:
+    """Return a writer of all columns of the rows of a format, with gathered places."""
+    writer = ColumnWriter(format.dtype)
+    for name in list_columns(format.dtype):
+        writer.add_numbers(name)
+    for name in list_places(format.dtype):
+        writer.add_gathered(name, large=True)
+    return writer
+
+
+def _compare_columns(writer: ColumnWriter, table: FrameTable) -> None:
+    """Compare what `make_writer` has written with a table."""
+    assert len(writer) == len(table), f"{len(writer)} of {len(table)} rows of {table.name}"
+    for name in list_columns(table.dtype):
+        _assert_equal(
+            writer.take_numbers(name).tolist(), table.rows[name].tolist(), f"column {name}"
+        )
+    for name in list_places(table.dtype):
+        _, _, offsets, data = writer.take_place(name)
+        ends = np.frombuffer(memoryview(offsets), np.int64)
+        assert data is not None  # the bytes were gathered
+        found = [bytes(memoryview(data)[start:stop]) for start, stop in zip(ends, ends[1:])]
+        expected = [bytes(table.bytes(i, name) or b"") for i in range(len(table))]
+        _assert_equal(found, expected, f"place {name}")
+
+
 def writes_read_back(package: ProtocolPackage, raw: bytes, values: list) -> None:
     """Values that were encoded are read back in every mode."""
     assert package.values is not None, "the package does not decode values"
@@ -591,5 +646,6 @@ def keeps_every_law(
     covers_every_byte(package, raw, check=check)
     modes_agree(package, raw, check=check)
     threads_change_nothing(package, raw, check=check)
+    columns_are_those_of_rows(package, raw, check=check)
     streams_lose_nothing(package, raw, cuts, check=check)
     parts_keep_their_meaning(package, raw, [True, False, False], len(raw))

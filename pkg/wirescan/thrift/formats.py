@@ -12,7 +12,9 @@ from typing import Any
 import numpy as np
 
 from wirescan.core.arguments import to_bytes
+from wirescan.core.column_writer import ColumnWriter
 from wirescan.core.fault import Fault
+from wirescan.core.parallel import FixedWorkers
 from wirescan.files.whole_source import scan_source
 from wirescan.frames.columns import Column
 from wirescan.frames.conversation import Conversation
@@ -227,6 +229,22 @@ def messages(
     return enforce_mode(raise_if_row_limit(table, fault), errors, bad)
 
 
+def write_messages(
+    frames: FrameTable, writer: ColumnWriter, *, check: bool, limits: Limits
+) -> None:
+    """Read the messages in frames into a writer of columns.
+
+    frames: a table of thrift.frames. check, limits: as in `messages`.
+    """
+    require_rows(frames, FRAME, "messages takes a table of thrift.frames or thrift.plain")
+    # Exports read several groups of frames at the same time, each on one thread.
+    with FixedWorkers(1):
+        opened = open_messages(frames.rows, frames.buffers, limits, writer)
+        if opened is None:
+            payloads, buffers = undo_transforms(frames.rows, frames.buffers, limits, check=check)
+            open_plain(frames.rows, payloads, buffers, limits, writer)
+
+
 def fields(
     messages: FrameTable,
     *,
@@ -307,7 +325,9 @@ FRAMES = Format(
         ),
         "infos": Column(count="info_count"),
     },
-    parser=Parser(scan=scan_stream, spans=scan_streams, bytes_needed=bytes_needed),
+    parser=Parser(
+        scan=scan_stream, spans=scan_streams, bytes_needed=bytes_needed, writes_columns=True
+    ),
     conversation=Conversation(
         ports=(9090,), openings=OPENINGS, weigh_after_gap=weigh_frames_alone, resyncs=True
     ),
@@ -363,6 +383,7 @@ MESSAGES = Format(
     "the messages in frames: calls, replies, exceptions",
     MESSAGE,
     messages,
+    write=write_messages,
     within="thrift.frames",
     children={"fields": fields},
     columns={

@@ -5,6 +5,7 @@ import numpy as np
 from numpy.typing import NDArray
 from typing_extensions import Buffer
 
+from wirescan.core.column_writer import ColumnWriter
 from wirescan.core.loop import Resume
 from wirescan.frames.limits import Limits
 
@@ -22,7 +23,7 @@ def scan_stream(
     check: bool,
     resync: bool,
     limits: Limits,
-    into: _Rows | None = None,
+    into: _Rows | ColumnWriter | None = None,
     more: bool = False,
     resume: Resume | None = None,
     versions: bool = True,
@@ -44,8 +45,15 @@ def open_infos(
     frames: _Rows, buffers: Sequence[memoryview], limits: Limits
 ) -> tuple[_Rows, int, int]: ...
 def open_messages(
-    frames: _Rows, buffers: Sequence[memoryview], limits: Limits
+    frames: _Rows,
+    buffers: Sequence[memoryview],
+    limits: Limits,
+    writer: ColumnWriter | None = None,
 ) -> tuple[_Rows, int, int] | None: ...
 def open_plain(
-    frames: _Rows, plain: _Rows, buffers: Sequence[memoryview], limits: Limits
+    frames: _Rows,
+    plain: _Rows,
+    buffers: Sequence[memoryview],
+    limits: Limits,
+    writer: ColumnWriter | None = None,
 ) -> tuple[_Rows, int, int]: ...

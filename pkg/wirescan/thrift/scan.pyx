@@ -31,9 +31,10 @@ from wirescan.core cimport (
     BAD_CODEC, BAD_KIND, BAD_LENGTH, Fault, Head, LIMIT, OK, Parents, Readable, Reader, Rows, SHORT,
     ScanState, add_each, be32, begin_row, clear_row, int32_t, int64_t, is_inside, locate_frame,
     open_rows, place, scan_buffer, scan_frames, scan_spans, uint8_t, uint32_t, uint64_t, varint32)
-from wirescan.core.loop cimport RunScan, allocate_rows, count_bytes, rows_to_array
-from wirescan.core.loop import addresses, flatten
-from wirescan.core.rows cimport RowBlock
+from wirescan.core.loop cimport (
+    RunScan, allocate_rows, begin_sink, count_bytes, end_sink, rows_to_array)
+from wirescan.core.loop import addresses, find_ranges, flatten
+from wirescan.core.rows cimport RowBlock, reserve_row
 from wirescan.thrift.frame cimport (
     STRICT, probe_frame, read_frame, read_frame_any, read_frame_any_more, read_frame_more,
     read_frame_of, read_string)
@@ -344,12 +345,29 @@ cdef inline void add_message(Rows* rows, const Frame* frame, const Head* span, c
     rows.count += 1
 
 
-def open_messages(frames, buffers, limits):
+cdef inline bint is_packed(const Frame* frame) noexcept nogil:
+    # Return whether a payload has transforms or chunks.
+    return frame.transform_count or frame.head.kind == HTTP_CHUNKED
+
+
+cdef bint has_packed(frames) except *:
+    # Return whether a payload of some frames is packed.
+    cdef const uint8_t[::1] view = np.ascontiguousarray(frames).view(np.uint8)
+    cdef Py_ssize_t i, n = len(frames)
+    for i in range(n):
+        if is_packed(<const Frame*>&view[i * sizeof(Frame)]):
+            return True
+    return False
+
+
+def open_messages(frames, buffers, limits, writer=None):
     """Return (rows of dtype MESSAGE, bad, fault): the messages in rows of dtype FRAME.
 
     A frame has a row where it is bad or its payload is not empty. Messages are read in place. The
     fault is LIMIT where there are more messages than the limits allow. Returns None where a
     payload has transforms or chunks, which must be undone first.
+
+    writer: ColumnWriter that takes the rows instead. After the result None it has none.
 
     Raises ValueError where a row points outside its buffer, MemoryError.
     """
@@ -366,7 +384,9 @@ def open_messages(frames, buffers, limits):
     cdef Fault fault = OK
     if frames.dtype != FRAME:
         raise TypeError("open_messages takes rows of thrift.frames")
-    cdef RowBlock block = allocate_rows(MESSAGE, n, limits, None, count_bytes(buffers))
+    if writer is not None and has_packed(frames):
+        return None
+    cdef RowBlock block = begin_messages(frames, n, buffers, limits, writer)
     cdef Rows* rows = &block.rows
     if n:
         view = np.ascontiguousarray(frames).view(np.uint8)
@@ -377,7 +397,7 @@ def open_messages(frames, buffers, limits):
                 span = frame.head
                 start = locate_frame(&span, <const Readable*>&readable[0, 0], buffer_count)
                 good = start is not NULL and is_inside(&span, frame.payload_at, frame.payload_size)
-                packed = frame.transform_count or span.kind == HTTP_CHUNKED
+                packed = is_packed(frame)
                 if packed or not good:
                     break
                 span.parent = <int32_t>i
@@ -387,7 +407,7 @@ def open_messages(frames, buffers, limits):
                     start += frame.payload_at
                     span.start += frame.payload_at
                     span.size = <uint32_t>frame.payload_size
-                if rows.count == rows.capacity:
+                if not reserve_row(rows):
                     fault = LIMIT
                     break
                 add_message(rows, frame, &span, start, span.start)
@@ -395,14 +415,25 @@ def open_messages(frames, buffers, limits):
         raise ValueError(f"row {i} points outside its buffer")
     if packed:
         return None
+    if writer is not None:
+        end_sink(writer, block, fault)
     return rows_to_array(block, MESSAGE, None, fault), rows.bad, int(fault)
 
 
-def open_plain(frames, plain, buffers, limits):
+cdef RowBlock begin_messages(outer, count, buffers, limits, writer):
+    # Return memory for the rows of at most `count` messages inside `outer`.
+    if writer is None:
+        return allocate_rows(MESSAGE, count, limits, None, count_bytes(buffers))
+    return begin_sink(writer, MESSAGE, limits, buffers, find_ranges(outer, len(buffers)), count)
+
+
+def open_plain(frames, plain, buffers, limits, writer=None):
     """Return (rows of dtype MESSAGE, bad, fault): the messages in rows of dtype PLAIN.
 
     frames: the rows of dtype FRAME that column `parent` of `plain` names. A payload has a row where
     it is bad or not empty. The fault is LIMIT where there are more messages than the limits allow.
+
+    writer: ColumnWriter that takes the rows instead.
 
     Raises ValueError where a row points outside its buffer or names no frame, MemoryError.
     """
@@ -420,7 +451,7 @@ def open_plain(frames, plain, buffers, limits):
     cdef Fault fault = OK
     if frames.dtype != FRAME or plain.dtype != PLAIN:
         raise TypeError("open_plain takes rows of thrift.frames and rows of thrift.plain")
-    cdef RowBlock block = allocate_rows(MESSAGE, n, limits, None, count_bytes(buffers))
+    cdef RowBlock block = begin_messages(plain, n, buffers, limits, writer)
     cdef Rows* rows = &block.rows
     if n and count:
         view = np.ascontiguousarray(frames).view(np.uint8)
@@ -435,11 +466,13 @@ def open_plain(frames, plain, buffers, limits):
                     break
                 if payload.head.size == 0 and not payload.head.fault:
                     continue
-                if rows.count == rows.capacity:
+                if not reserve_row(rows):
                     fault = LIMIT
                     break
                 frame = <const Frame*>&view[payload.head.parent * sizeof(Frame)]
                 add_message(rows, frame, &payload.head, start, payload.head.start)
     if not good or n and not count:
         raise ValueError("a row points outside its buffer or its table")
+    if writer is not None:
+        end_sink(writer, block, fault)
     return rows_to_array(block, MESSAGE, None, fault), rows.bad, int(fault)

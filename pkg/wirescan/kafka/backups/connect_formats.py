@@ -114,7 +114,9 @@ CONNECT_RECORDS = Format(
         "timestamp_type": Column(names=TimestampType),
         "headers": Column(count="header_count"),
     },
-    parser=Parser(scan=scan_records, spans=scan_record_spans, bytes_needed=bytes_needed),
+    parser=Parser(
+        scan=scan_records, spans=scan_record_spans, bytes_needed=bytes_needed, writes_columns=True
+    ),
     storage=Storage(
         files=CONNECT_FILES,
         ignore=CONNECT_BESIDE,

@@ -5,6 +5,7 @@ import numpy as np
 from numpy.typing import NDArray
 from typing_extensions import Buffer
 
+from wirescan.core.column_writer import ColumnWriter
 from wirescan.core.loop import Resume
 from wirescan.frames.limits import Limits
 
@@ -19,7 +20,7 @@ def scan_records(
     check: bool,
     resync: bool,
     limits: Limits,
-    into: _Rows | None = None,
+    into: _Rows | ColumnWriter | None = None,
     more: bool = False,
     resume: Resume | None = None,
 ) -> tuple[_Rows, int, int, int]: ...

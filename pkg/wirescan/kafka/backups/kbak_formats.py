@@ -209,7 +209,9 @@ KBAK_SEGMENTS = Format(
         "last_offset": Column(is_offset=True),
         "codec": Column(names=BackupCodec),
     },
-    parser=Parser(scan=scan_segments, spans=scan_segment_spans, bytes_needed=bytes_needed),
+    parser=Parser(
+        scan=scan_segments, spans=scan_segment_spans, bytes_needed=bytes_needed, writes_columns=True
+    ),
     storage=Storage(
         files=KBAK_FILES,
         text_marks=(b"KBAK",),

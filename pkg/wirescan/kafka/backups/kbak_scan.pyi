@@ -22,7 +22,7 @@ def scan_segments(
     check: bool,
     resync: bool,
     limits: Limits,
-    into: _Rows | None = None,
+    into: _Rows | ColumnWriter | None = None,
     more: bool = False,
     resume: Resume | None = None,
 ) -> tuple[_Rows, int, int, int]: ...

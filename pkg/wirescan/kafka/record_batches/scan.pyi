@@ -26,7 +26,7 @@ def scan_batches(
     check: bool,
     resync: bool,
     limits: Limits,
-    into: _Rows | None = None,
+    into: _Rows | ColumnWriter | None = None,
     more: bool = False,
     resume: Resume | None = None,
 ) -> tuple[_Rows, int, int, int]: ...

@@ -4,6 +4,7 @@ import numpy as np
 from numpy.typing import NDArray
 from typing_extensions import Buffer
 
+from wirescan.core.column_writer import ColumnWriter
 from wirescan.core.loop import Resume
 from wirescan.frames.limits import Limits
 
@@ -15,7 +16,7 @@ def scan_redpanda_batches(
     check: bool,
     resync: bool,
     limits: Limits,
-    into: _Rows | None = None,
+    into: _Rows | ColumnWriter | None = None,
     more: bool = False,
     resume: Resume | None = None,
 ) -> tuple[_Rows, int, int, int]: ...

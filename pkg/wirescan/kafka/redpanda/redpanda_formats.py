@@ -202,7 +202,10 @@ REDPANDA_BATCHES = replace(
     children={"records": redpanda_records},
     columns={**BATCHES.columns, "kind": Column(names=RedpandaType)},
     parser=Parser(
-        scan=scan_redpanda_batches, spans=scan_redpanda_sets, verify=verify_redpanda_batches
+        scan=scan_redpanda_batches,
+        spans=scan_redpanda_sets,
+        verify=verify_redpanda_batches,
+        writes_columns=True,
     ),
     storage=Storage(
         files=FILES,

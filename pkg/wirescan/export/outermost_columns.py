@@ -1,0 +1,90 @@
+"""Outermost frames that become columns without tables of their rows.
+
+Only filters, damage and captures need rows. `batches.py` uses this module for the formats whose
+parsers have `writes_columns`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from wirescan.frames.format import Format
+from wirescan.frames.limits import Limits
+from wirescan.frames.scanned_columns import ScannedColumns
+from wirescan.frames.table import FrameTable
+from wirescan.frames.to_arrow import ColumnScan
+from wirescan.reading.chunks import LocalChunks
+from wirescan.reading.nested_groups import open_nested
+from wirescan.reading.stream import Stream
+
+
+@dataclass(frozen=True)
+class OutermostReader:
+    """Reads the frames of an outermost format as columns. One reader reads one file.
+
+    Attributes:
+        format: the format. `can_write_columns` is true for it.
+        columns: the columns, with the arguments of this reader.
+        source: the path of the file, for errors; None for bytes in memory.
+        errors, check, limits: as in `chunked.iter_tables`.
+    """
+
+    format: Format
+    columns: ColumnScan
+    source: str | None
+    errors: str
+    check: bool
+    limits: Limits
+
+    def read(
+        self, chunks: LocalChunks, offset: int, *, allow_cut: bool
+    ) -> Iterator[ScannedColumns | FrameTable]:
+        """Yield the frames in chunks of a file: columns, or tables where rows are needed.
+
+        chunks, offset, allow_cut: as in `chunked.scan_outermost`.
+
+        No `Allowance` is needed: outermost frames have at least a byte each.
+
+        Raises FrameError as `errors` says.
+        """
+        stream = Stream(
+            self.format,
+            errors=self.errors,
+            check=self.check,
+            limits=self.limits,
+            source=self.source,
+            offset=offset,
+        )
+        for chunk in chunks:
+            columns = self._read_columns(stream, chunk)
+            table = stream.feed(chunk) if columns is None else None
+            chunks.repeat_cut(stream)
+            if columns is not None:
+                yield columns
+            if table is not None:
+                yield from self._open_rows(table)
+        yield from self._open_rows(stream.close(tail=allow_cut))
+
+    def _read_columns(self, stream: Stream, chunk: memoryview) -> ScannedColumns | None:
+        """Return the frames that a chunk completes; None if it has to be read into rows."""
+        writer = self.columns.make_writer()
+        assert writer is not None  # see `can_write_columns`
+        table = stream.feed_columns(chunk, writer)
+        return None if table is None else ScannedColumns(writer, table)
+
+    def _open_rows(self, table: FrameTable) -> Iterator[FrameTable]:
+        """Yield the frames as tables, which can have bad rows."""
+        yield from open_nested(
+            table,
+            self.format,
+            errors=self.errors,
+            check=self.check,
+            limits=self.limits,
+            source=self.source,
+        )
+
+
+def can_write_columns(format: Format, columns: ColumnScan) -> bool:
+    """Return whether a scan writes all these columns. Of captures, it does not."""
+    return format.parser.writes_columns and columns.make_writer() is not None
