@@ -15,6 +15,7 @@ PARTS = {
     "growth": "bench.suites.growth",
     "arrow": "bench.suites.kafka_arrow",
     "batches": "bench.suites.small_batches",
+    "protocols": "bench.suites.protocols_arrow",
     "convert": "bench.suites.convert",
     "lookup": "bench.suites.kafka_lookup",
     "fetch": "bench.suites.kafka_fetch",

@@ -225,8 +225,11 @@ class ColumnReader:
         if not len(table):
             return
         column = self.outermost.display.record_count
-        counts = np.ones(len(table), np.int64) if column is None else table[column]
-        stated = np.maximum(counts, 1)
+        if column is None:
+            # One in each frame is expected.
+            yield from _cut_equally(table, self._count_parts(len(table)))
+            return
+        stated = np.maximum(table[column], 1)
         # Numbers may be forged. A float does not overflow.
         if stated.sum(dtype=np.float64) <= 2 * self.batch_rows:
             yield table
@@ -234,13 +237,17 @@ class ColumnReader:
         # A frame with many rows is a part of its own in any case.
         most = np.minimum(ROWS_PER_BYTE * table["size"].astype(np.int64), 2 * self.batch_rows)
         rows = np.minimum(stated, most).astype(np.int64)
-        parts = -(-int(rows.sum()) // (2 * self.batch_rows))
+        parts = self._count_parts(int(rows.sum()))
         if parts == 1:
             yield table  # to divide it would take longer
             return
-        parts = -(-parts // GROUPS) * GROUPS
         for first, last in cut_evenly(rows, parts):
             yield table[first:last]
+
+    def _count_parts(self, rows: int) -> int:
+        """Return in how many parts frames with so many rows are read."""
+        parts = -(-rows // (2 * self.batch_rows))
+        return parts if parts == 1 else -(-parts // GROUPS) * GROUPS
 
     def _write_group(self, group: _Group) -> tuple[_Group, _Opened | None]:
         """Return a group, and the frames inside it; None where rows are needed."""
@@ -309,6 +316,13 @@ class ColumnReader:
             filters=self.filters,
             allowance=self.allowance,
         )
+
+
+def _cut_equally(table: FrameTable, parts: int) -> Iterator[FrameTable]:
+    """Yield a table in parts of as many rows each, or one fewer."""
+    starts = [len(table) * part // parts for part in range(parts + 1)]
+    for first, last in zip(starts, starts[1:]):
+        yield table[first:last]
 
 
 def make_column_reader(

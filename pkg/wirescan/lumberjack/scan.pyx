@@ -22,7 +22,7 @@ from wirescan.core cimport (
     be32, int32_t, int64_t, scan_children, open_frames, prefetch, scan_frames, scan_spans,
     scan_buffer, uint8_t, uint32_t, uint64_t)
 from wirescan.core.loop cimport (
-    allocate_rows, begin_sink, count_bytes, end_sink, place, rows_to_array)
+    allocate_rows, begin_sink, count_bytes, end_sink, place, prefetch_frame, rows_to_array)
 from wirescan.core.loop import HEAD as _HEAD, addresses, find_ranges, flatten, lie_inside
 from wirescan.core.rows cimport RowBlock, reserve_row
 from wirescan.lumberjack.frame cimport read_pair_run, read_frame, read_pair
@@ -33,6 +33,7 @@ from wirescan.lumberjack.rows cimport (
 cdef enum:
     BYTES_PER_FRAME = 128           # estimate, for the first size of the row array
     PREFETCH_FRAMES = 8             # distance of the prefetch, in frames of the current size
+    FRAMES_AHEAD = 32               # the same, where columns are written of bytes that are not read
 
 
 cdef Fault run_frames(ScanState* state, Rows* rows) noexcept nogil:
@@ -224,6 +225,8 @@ def unpack(frames, buffers, numbers, spans, again, last, events, limits, writer=
     cdef bint is_last = last
     cdef bint keep_parents = again
     cdef bint has_space = True
+    cdef bint is_written = writer is not None and len(buffers) > 0
+    cdef size_t buffer_count = len(buffers)
     cdef const uint8_t[::1] view, span_view
     cdef const int64_t[::1] number
     cdef const uint64_t[:, ::1] readable
@@ -245,13 +248,16 @@ def unpack(frames, buffers, numbers, spans, again, last, events, limits, writer=
         block = begin_sink(writer, dtype, limits, buffers, ranges, estimate)
     if n:
         view = np.ascontiguousarray(frames).view(np.uint8)
+        readable = addresses(buffers)
         if packed:
             number = numbers
-            readable = addresses(buffers)
             span_view = np.ascontiguousarray(spans).view(np.uint8)
             span = <const Head*>&span_view[0]
         with nogil:
             for i in range(n):
+                if is_written and i + FRAMES_AHEAD < n:
+                    prefetch_frame(<const Head*>&view[(i + FRAMES_AHEAD) * sizeof(Frame)],
+                                   <const Readable*>&readable[0, 0], buffer_count)
                 frame = (<const Frame*>&view[i * sizeof(Frame)])[0]
                 if not keep_parents:
                     frame.head.parent = <int32_t>i
