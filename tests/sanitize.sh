@@ -29,7 +29,7 @@ SANITIZE=1 "$python" setup.py -q build_ext --inplace
 [ $# -gt 0 ] || set -- $long_files \
     tests/core/test_checksum.py tests/core/test_inflate.py tests/core/test_libdeflate.py tests/core/test_libzstd.py \
     tests/frames/test_codecs.py tests/frames/test_to_arrow.py \
-    tests/reading/test_stream.py \
+    tests/export/test_outermost_columns.py tests/reading/test_stream.py \
     tests/decoding/test_avro_values.py tests/decoding/test_json_values.py \
     tests/decoding/test_protobuf_values.py tests/decoding/test_hostile_protobuf.py \
     tests/decoding/test_msgpack_values.py tests/thrift/test_struct_values.py \

@@ -25,7 +25,7 @@ ROWS = "rows"
 VIEWS = "Arrow, views"
 COPIES = "Arrow, copies"
 PARQUET = "pyarrow, Parquet"
-BOUND = 1.0  # of pyarrow
+BOUND = 1.0  # the largest ratio of the times of views and pyarrow
 
 
 class Workload(NamedTuple):
@@ -37,10 +37,11 @@ class Workload(NamedTuple):
 
 
 def run(frames: int, rounds: int) -> str:
-    """Return the section as markdown. frames: of each protocol."""
+    """Return the section as markdown. frames: the number of frames of each protocol, about."""
     report = Report("Other protocols to Arrow", threads="1")
     rows = []
-    for name, work in make_workloads(frames).items():
+    works = make_workloads(frames)
+    for name, work in works.items():
         times, count = measure(work, rounds)
         report.at_most(f"{name}: views, of pyarrow and Parquet", BOUND, times.ratio(VIEWS, PARQUET))
         figures = (format_number(times.median(reader)) for reader in times.contenders)
@@ -50,9 +51,7 @@ def run(frames: int, rounds: int) -> str:
         "is the scan alone. A Parquet file in memory has the same columns as plain values, "
         f"uncompressed and in {ROW_GROUPS} row groups; it has no bytes of the other columns. "
         "All read on one thread. Compressed frames of Lumberjack have zlib streams of events. "
-        + " ".join(
-            f"{name}: {', '.join(work.columns)}." for name, work in make_workloads(1).items()
-        ),
+        + " ".join(f"{name}: {', '.join(work.columns)}." for name, work in works.items()),
         "",
         format_table(
             ["ns per row", "format", "bytes", COPY, ROWS, VIEWS, COPIES, PARQUET],

@@ -410,12 +410,23 @@ def test_ranges_of_rows():
     spans["buffer"] = [0, 1, 1, 3, 0]
     spans["start"] = [5, 7, 2, 9, 1]
     spans["size"] = [1, 2, 3, 0, 100]
-    largest = np.iinfo(np.int64).max
-    assert loop.find_ranges(spans, 4).tolist() == [[1, 101], [2, 9], [largest, 0], [9, 9]]
-    assert loop.find_ranges(spans[:0], 1).tolist() == [[largest, 0]]
-    assert np.array_equal(loop.find_ranges(spans[:2], 2), loop.find_ranges(widen(spans[:2]), 2))
-    with pytest.raises(ValueError, match="^row 3 is in buffer 3, but there are 3 buffers$"):
-        loop.find_ranges(spans, 3)
+    buffers = [bytes(101), bytes(9), b"", bytes(9)]
+    expected = [[1, 101], [2, 9], [np.iinfo(np.int64).max, 0], [9, 9]]
+    for rows in (spans, widen(spans)):
+        assert loop.find_ranges(rows, buffers).tolist() == expected
+    assert loop.find_ranges(spans[:0], [b""]).tolist() == [expected[2]]
+    with pytest.raises(ValueError, match="^row 3 points outside its buffer$"):
+        loop.find_ranges(spans, buffers[:3])
+    for change in ("start", "size"):
+        rows = spans.copy()
+        rows[change][1] += 1
+        with pytest.raises(ValueError, match="^row 1 points outside its buffer$"):
+            loop.find_ranges(rows, buffers)
+    spans["start"][4] = -1
+    with pytest.raises(ValueError, match="^row 4 points outside its buffer$"):
+        loop.find_ranges(spans, buffers)
+    with pytest.raises(TypeError, match="^rows must begin with the columns"):
+        loop.find_ranges(np.zeros(1, [("start", "i8")]), buffers)
 
 
 def widen(spans):

@@ -20,11 +20,13 @@ import resource
 
 import numpy as np
 
-from wirescan import nats
+from wirescan import Limits, nats
+from wirescan.core.column_writer import ColumnWriter
 from wirescan.core.rows import Block
 from wirescan.core.strings import ByteStrings
 from wirescan.kafka.encode.writer import Columns, write_batches
 from wirescan.lumberjack.writer import Documents, write_windows
+from wirescan.nats.scan import MESSAGE, scan_stream
 
 FREE = 8 << 20                  # bytes that a call may take
 
@@ -47,11 +49,15 @@ pings = b"PING\\r\\n" * many
 text = ByteStrings(b"{}", many)
 large = bytes(64 << 20)
 single = ByteStrings([b"{}"])
+writer = ColumnWriter(MESSAGE)
+for name in MESSAGE.names:
+    writer.add_numbers(name)
 columns = Columns(ByteStrings(None, many), text, np.array([7]), None, None)
 column = Columns(ByteStrings([None]), single, np.array([7]), None, None)
 fields = (0, -1, -1, -1, 0, -1)
 
 attempt("scan", nats.scan, pings)
+attempt("columns", scan_stream, pings, check=True, resync=False, limits=Limits(), into=writer)
 attempt("batches", write_batches, columns, 100, fields)
 attempt("compressed batch", write_batches, column, 100, fields, lambda raw: large)
 attempt("windows", write_windows, Documents(text, 2), 1, 1, False)
@@ -63,6 +69,7 @@ attempt("a block again", Block, 1 << 20)
 
 REFUSALS = {
     "scan": r"no memory for more than \d+ rows of 80 bytes",
+    "columns": r"no memory for the columns of \d+ rows",
     "batches": r"no memory for more than \d+ batches",
     "compressed batch": "no memory for 67108925 bytes",
     "windows": r"no memory for more than \d+ windows",

@@ -74,7 +74,7 @@ def test_threads_make_batches_of_tables(monkeypatch, workers, most):
 
     monkeypatch.setattr(batches, "to_batch", make)
     monkeypatch.setattr(batches, "scan_nested", iterate)
-    monkeypatch.setattr(batches, "can_write_columns", lambda *arguments: False)
+    monkeypatch.setattr(batches, "can_write_columns", lambda column_scan: False)
     raw = RECORDED["nats.messages"].read_bytes() * 20
     found = iter_batches(raw, format="nats.messages", batch_bytes=SIZE, workers=workers)
     next(found)

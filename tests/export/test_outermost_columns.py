@@ -1,6 +1,6 @@
 """Record batches of outermost frames that are read as columns: they are those that tables give.
 
-And those of frames inside them, of other protocols than Kafka.
+It also tests the frames inside them, of protocols other than Kafka.
 """
 
 import random
@@ -17,10 +17,11 @@ from tests.strategies import shared as st
 from tests.support.paths import CORPUS
 from wirescan import FrameError, Limits
 from wirescan.core.column_writer import ColumnWriter
-from wirescan.export import batches, outermost_columns
+from wirescan.export import batches
 from wirescan.export.batches import iter_batches
+from wirescan.export.outermost_columns import can_write_columns
 from wirescan.frames.registry import format_of
-from wirescan.frames.to_arrow import ColumnScan, list_default_columns, make_schema, to_batch
+from wirescan.frames.to_arrow import ColumnScan, make_schema, to_batch
 from wirescan.kafka import encode_batch
 from wirescan.liftbridge import encode_entries
 from wirescan.nats.scan import scan_stream
@@ -53,7 +54,7 @@ def read(source, format, as_columns=True, **options):
     with pytest.MonkeyPatch.context() as patch:
         if not as_columns:
             patch.setattr(batches, "make_column_reader", lambda *arguments, **keywords: None)
-            patch.setattr(batches, "can_write_columns", lambda *arguments: False)
+            patch.setattr(batches, "can_write_columns", lambda column_scan: False)
         parts = []
         try:
             parts.extend(iter_batches(source, format=format, **options))
@@ -185,15 +186,33 @@ def test_good_frames_are_read_without_tables(monkeypatch):
         assert len(found) > 1
 
 
-@pytest.mark.parametrize("format", RECORDED)
-def test_rows_are_needed_for_filters_and_some_columns(format):
-    raw = RECORDED[format].read_bytes() * 3
-    name = "size"
-    found = read(raw, format, where=f"{name} > 40", columns=[name])
-    assert found.num_rows == (wirescan.scan(raw, format)[name] > 40).sum()
-    assert_same(raw, format, where=f"{name} > 40", columns=[name])
-    texts = "call" if format == "thrift.messages" else list_default_columns(format)[0]
-    assert_same(raw, format, columns=[texts])
+def count_tables(monkeypatch, raw, format, **options):
+    """Return how many tables of rows become record batches."""
+    tables = []
+
+    def note(table, **options):
+        tables.append(table)
+        return to_batch(table, **options)
+
+    monkeypatch.setattr(batches, "to_batch", note)
+    assert sum(map(len, iter_batches(raw, format=format, **options))) > 0
+    return len(tables)
+
+
+def test_rows_are_needed_for_filters_and_computed_texts(monkeypatch):
+    raw = RECORDED["nats.messages"].read_bytes()
+    assert count_tables(monkeypatch, raw, "nats.messages", columns=["size"]) == 0
+    assert count_tables(monkeypatch, raw, "nats.messages", columns=["size"], where="size > 40") > 0
+    raw = RECORDED["thrift.messages"].read_bytes()
+    assert count_tables(monkeypatch, raw, "thrift.messages", columns=["method"]) == 0
+    assert count_tables(monkeypatch, raw, "thrift.messages", columns=["call"]) > 0
+
+
+def test_formats_with_options_are_written_as_columns(monkeypatch):
+    raw = (CORPUS / "thrift" / "framed-not-strict.requests.theader").read_bytes()
+    for format in ("thrift.frames?non_strict=true", "thrift.messages?non_strict=true"):
+        assert count_tables(monkeypatch, raw, format) == 0
+        assert_same(raw, format)
 
 
 @pytest.mark.parametrize("mapped", [True, False])
@@ -216,10 +235,10 @@ def test_more_rows_than_the_limit_are_refused_as_by_tables():
 
 def test_the_next_chunk_is_scanned_from_the_same_state():
     """A scan into columns that needs rows leaves nothing behind."""
-    good = PACKAGES["liftbridge.entries"]
+    package = PACKAGES["liftbridge.entries"]
 
     @steady
-    @given(good.damaged, st.lists(st.integers(1, 400), min_size=1, max_size=4))
+    @given(package.damaged, st.lists(st.integers(1, 400), min_size=1, max_size=4))
     def check(raw, sizes):
         format = format_of("liftbridge.entries")
         plain, mixed = (wirescan.stream(format.name, errors="mark") for _ in range(2))
@@ -271,7 +290,7 @@ def test_a_writer_of_other_rows_is_refused():
         scan_stream(raw, check=True, resync=False, limits=Limits(), into=writer)
 
 
-def test_threads_make_the_lists_of_columns(monkeypatch):
+def test_other_threads_make_the_batches_of_columns(monkeypatch):
     """The calling thread reads the next chunk, while others make the batches of the last ones."""
     makers = set()
     make_batch = ColumnScan.make_batch
@@ -289,8 +308,6 @@ def test_threads_make_the_lists_of_columns(monkeypatch):
 
 
 def test_captures_are_read_into_rows():
-    columns = ColumnScan(
-        format_of("nats.messages?capture=true"), make_schema("nats.messages", ["subject"])
-    )
-    assert not outermost_columns.can_write_columns(format_of("nats.messages?capture=true"), columns)
-    assert outermost_columns.can_write_columns(format_of("nats.messages"), columns)
+    schema = make_schema("nats.messages", ["subject"])
+    for format, is_written in (("nats.messages?capture=true", False), ("nats.messages", True)):
+        assert can_write_columns(ColumnScan(format_of(format), schema)) == is_written

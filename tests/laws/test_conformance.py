@@ -131,6 +131,20 @@ def test_a_broken_scan_is_found(change, law):
     assert "broken.messages breaks the law" in str(caught.value)
 
 
+def test_columns_that_are_not_those_of_the_rows_are_found():
+    format = make_format("broken.columns", lambda buffer, *scanned: scanned)
+
+    def scan(buffer, into=None, **options):
+        if into is None:
+            return format.parser.scan(buffer, **options)
+        return NATS.parser.scan(buffer[:6], into=into, **options)  # of the first frame
+
+    parser = wirescan.Parser(scan=scan, writes_columns=True)
+    wirescan.register(replace(format, name="broken.writer", parser=parser))
+    with pytest.raises(AssertionError, match="'columns are those of rows'"):
+        check_format("broken.writer", [b"PING\r\nPUB a 1\r\nx\r\n+OK\r\n"])
+
+
 def test_a_format_that_no_module_registers_cannot_be_checked():
     """It is read in a new process too."""
     make_format("whole.messages", lambda buffer, *result: result)

@@ -88,18 +88,25 @@ cdef size_t lay_out(ColumnSet* set, char* memory, size_t capacity) noexcept nogi
     return total
 
 
-cdef bint grow_columns(ColumnSet* set, size_t rows) noexcept nogil:
-    # Make `rows` rows fit into all columns, which are in one block of memory.
-    cdef char* memory
-    cdef size_t capacity, bytes
+cdef bint grow_columns(ColumnSet* set, size_t rows, size_t expected) noexcept nogil:
+    # Make `rows` rows fit into all columns, which are in one block of memory, and if possible
+    # `expected` rows.
+    cdef char* memory = NULL
+    cdef size_t least, capacity, bytes = 0
     if rows <= set.capacity:
         return True
     if rows > set.max_rows:
         set.failure = TOO_MANY_ROWS
         return False
-    capacity = min(max(rows, set.capacity + (set.capacity >> 1)), set.max_rows)
-    bytes = lay_out(set, NULL, capacity)
-    memory = allocate_memory(&bytes)
+    least = min(max(rows, set.capacity + (set.capacity >> 1)), set.max_rows)
+    capacity = min(max(least, expected), set.max_rows)
+    while memory is NULL:
+        bytes = lay_out(set, NULL, capacity)
+        memory = allocate_memory(&bytes)
+        if capacity == least:
+            break
+        if memory is NULL:
+            capacity = least            # the expected number may be far too large
     if memory is NULL:
         set.failure = NO_MEMORY
         return False
@@ -119,19 +126,17 @@ cdef inline Head read_head(const char* row) noexcept nogil:
     return head
 
 
-cdef size_t expect_rows(const ColumnSet* set, const Rows* rows) noexcept nogil:
-    # Return for how many rows to make room, so that these fit. If they do not, and the rows of all
-    # bytes are like those so far, all fit, and seldom move twice.
+cdef bint make_room(ColumnSet* set, const Rows* rows) noexcept nogil:
+    # Make the rows of a block fit. If the columns have to grow, expect as many rows per byte of the
+    # only buffer as so far, and a tenth more, so that columns seldom move twice.
     cdef size_t fitting = set.count + rows.count
     cdef Head last
-    cdef double read, expected
-    if fitting <= set.capacity or set.buffer_count != 1:
-        return fitting
-    last = read_head(rows.at + (rows.count - 1) * set.stride)
-    read = <double>(last.start - set.windows[0].low) + last.size
-    expected = 1.1 * <double>fitting * <double>set.buffer_bytes / max(read, 1.)
-    return min(max(fitting, <size_t>min(expected, <double>set.max_rows)),
-               max(set.max_rows, fitting))
+    cdef double read, expected = 0
+    if fitting > set.capacity and set.buffer_count == 1:
+        last = read_head(rows.at + (rows.count - 1) * set.stride)
+        read = <double>(last.start - set.windows[0].low) + last.size
+        expected = 1.1 * <double>fitting * <double>set.buffer_bytes / max(read, 1.)
+    return grow_columns(set, fitting, <size_t>min(expected, <double>set.max_rows))
 
 
 cdef bint grow_data(ColumnSet* set, OutputColumn* column, size_t size, size_t rows) noexcept nogil:
@@ -160,8 +165,7 @@ cdef bint grow_strings(ColumnSet* set) noexcept nogil:
 
 
 cdef inline int32_t read_size(const char* row, size_t at) noexcept nogil:
-    # Return an int32 column of a row, such as the size of a place. -1 for a bad row: its places are
-    # null.
+    # Return the size of a place of a row. -1 for a bad row: its places are null.
     cdef int32_t size
     memcpy(&size, row + at, sizeof(size))
     return size | -<int32_t>(row[FAULT_AT] != 0)
@@ -431,7 +435,7 @@ cdef bint write_block(ColumnSet* set, const char* row, size_t count) noexcept no
 
 
 cdef bint write_rows(void* sink, Rows* rows) noexcept nogil:
-    # The rows of one parent may come together, and then be more than MOST_AT_ONCE. The loop ends
+    # The rows of one parent may come together, and then be more than MOST_AT_ONCE. `end_sink` ends
     # with a call, perhaps without rows, so the last columns are completed too.
     cdef ColumnSet* set = <ColumnSet*>sink
     cdef size_t written = 0, count
@@ -439,7 +443,7 @@ cdef bint write_rows(void* sink, Rows* rows) noexcept nogil:
         return False
     if rows.bad and not set.has_bad_rows:
         return fail(set, BAD_ROW, 0)
-    if not finish_targets(set) or not grow_columns(set, expect_rows(set, rows)):
+    if not finish_targets(set) or not make_room(set, rows):
         return False
     while written < rows.count:
         count = min(<size_t>MOST_AT_ONCE, rows.count - written)
@@ -457,7 +461,7 @@ cdef bint point_targets(ColumnSet* set, size_t wanted) noexcept nogil:
     cdef OutputColumn* column
     cdef size_t i
     if set.count == set.capacity and not grow_columns(
-            set, set.count + min(wanted, <size_t>MOST_AT_ONCE, set.max_rows - set.count)):
+            set, set.count + min(wanted, <size_t>MOST_AT_ONCE, set.max_rows - set.count), 0):
         return False
     set.target_capacity = min(<size_t>MOST_AT_ONCE, set.capacity - set.count)
     set.target_bytes = 0
@@ -677,7 +681,7 @@ cdef class ColumnWriter(RowSink):
         self.set.windows = <const Window*>&window_view[0]
         self.set.buffer_bytes = int(np.maximum(ranges[:, 1] - ranges[:, 0], 0).sum())
         self.set.max_rows = max_rows
-        if not (grow_columns(&self.set, min(max(expected, <size_t>1), max_rows))
+        if not (grow_columns(&self.set, min(max(expected, <size_t>1), max_rows), 0)
                 and grow_strings(&self.set)):
             raise MemoryError(f"no memory for the columns of {expected} rows")
         return 0
@@ -705,7 +709,7 @@ cdef class ColumnWriter(RowSink):
         return found == self.set.column_count
 
     cdef int end(self, Fault fault) except -1:
-        if fault:
+        if fault and self.set.failure == COMPLETE:
             self.set.failure = TOO_MANY_ROWS
         return self.check_failure()
 

@@ -5,7 +5,7 @@
 # them. `scan_frames`, `open_frames` and `open_rows` call it. A kernel of `scan_children` reads one
 # of the frames that are one after another in a row. A kernel of `add_each` is an `AddRows`: it adds
 # all rows inside one row with `begin_row` and `place`. Other kernels have a loop of their own and
-# use `allocate_rows` and `rows_to_array`.
+# use `allocate_rows`, `rows_to_array`, `begin_sink` and `end_sink`.
 #     cdef Fault run(ScanState* state, Rows* rows) noexcept nogil:
 #         return scan_buffer(state, rows, sizeof(Frame), read_frame, probe_frame)
 from libc.stdint cimport int32_t, int64_t, uint8_t, uint16_t, uint32_t, uint64_t
@@ -150,7 +150,7 @@ ctypedef size_t (*WriteColumns)(void* sink, ReadColumns read, Reader* r, size_t 
                                 bint ahead, RunMemory* memory) noexcept nogil
 
 cdef enum:
-    WRITE_ROWS = 128        # a WriteRows gets about so many rows at a time
+    WRITE_ROWS = 128        # a WriteRows gets at least so many rows, but for the last ones
     LOOK = 64               # bytes that are enough to recognise the header of a frame
 
 cdef extern from *:
@@ -679,8 +679,8 @@ cdef inline Fault scan_children(const NestedScan* nested, Rows* rows, size_t str
     # Inside a frame no fault is hard: where the end of a child is not known, one bad row covers the
     # rest of its parent. A bad parent is not opened: one bad row covers it.
     #
-    # With a WriteRows, the rows are only a block that is filled again and again. This loop says
-    # when they are written, because `close` needs all rows of a parent.
+    # With a WriteRows, the rows are only a block that is filled again and again. `close` needs all
+    # rows of a parent. So this loop writes them itself: while `rows.write` is NULL, the block grows.
     cdef const Head* span = nested.span
     cdef const Readable* buffer
     cdef const Head* parent

@@ -127,6 +127,12 @@ cdef const uint8_t[::1] bytes_of(rows):
     return np.ascontiguousarray(rows).view(np.uint8)
 
 
+cdef inline bint lies_inside(const Head* row, const int64_t[::1] sizes) noexcept nogil:
+    # Return whether a row is inside its buffer. sizes: those of the buffers.
+    return (row.buffer < sizes.shape[0] and row.start >= 0
+            and row.start <= sizes[row.buffer] - <int64_t>row.size)
+
+
 def lie_inside(rows, buffers):
     """Return whether every row is inside its buffer.
 
@@ -144,8 +150,7 @@ def lie_inside(rows, buffers):
     with nogil:
         for i in range(n):
             row = <const Head*>&view[i * stride]
-            good &= (row.buffer < sizes.shape[0] and row.start >= 0
-                     and row.start <= sizes[row.buffer] - <int64_t>row.size)
+            good &= lies_inside(row, sizes)
     return bool(good)
 
 
@@ -177,19 +182,21 @@ def spans(rows, at=None):
     return array
 
 
-def find_ranges(rows, Py_ssize_t count):
+def find_ranges(rows, buffers):
     """Return the first byte and the end of what rows cover of each buffer.
 
-    rows: array that begins with the columns of HEAD. count: the number of buffers.
-    The result is an int64 array of shape (count, 2). A buffer without rows has the largest int64
-    as its first byte, and the end 0. Raises ValueError where a row is in no buffer.
+    rows: structured array that begins with the columns of HEAD. buffers: bytes-like objects.
+    The result is an int64 array of shape (buffers, 2). A buffer without rows has the largest int64
+    as its first byte, and the end 0.
+    Raises ValueError where a row points outside its buffer, TypeError for other rows.
     """
     cdef Py_ssize_t i, number = 0, n = len(rows), stride = rows.dtype.itemsize
+    cdef const int64_t[::1] sizes = np.array([len(buffer) for buffer in buffers], np.int64)
     cdef const uint8_t[::1] view
     cdef const Head* row
     cdef int64_t[:, ::1] first_and_end
     cdef bint good = True
-    ranges = np.zeros((count, 2), np.int64)
+    ranges = np.zeros((len(buffers), 2), np.int64)
     ranges[:, 0] = np.iinfo(np.int64).max
     if n == 0:
         return ranges
@@ -198,15 +205,15 @@ def find_ranges(rows, Py_ssize_t count):
     with nogil:
         for i in range(n):
             row = <const Head*>&view[i * stride]
-            number = row.buffer
-            if number >= count:
-                good = False
+            good = lies_inside(row, sizes)
+            if not good:
                 break
+            number = row.buffer
             first_and_end[number, 0] = min(first_and_end[number, 0], row.start)
             first_and_end[number, 1] = max(first_and_end[number, 1],
                                            row.start + <int64_t>row.size)
     if not good:
-        raise ValueError(f"row {i} is in buffer {number}, but there are {count} buffers")
+        raise ValueError(f"row {i} points outside its buffer")
     return ranges
 
 
@@ -258,7 +265,8 @@ cdef RowBlock begin_sink(RowSink sink, dtype, limits, buffers, ranges, size_t ex
 
 
 cdef int end_sink(RowSink sink, RowBlock block, Fault fault) except -1:
-    # Write the last rows. fault: LIMIT where there were too many rows, else OK.
+    # Write the last rows. fault: LIMIT where there were too many rows or the sink took no more,
+    # else OK.
     with nogil:
         sink.write(sink.argument, &block.rows)
     block.rows.count = 0
@@ -333,8 +341,8 @@ cdef object scan_frames(buffer, dtype, RunScan run, bint resync, bint more, limi
         scan stops before a bad frame, with SHORT or a hard fault. With `resync`, a gap that does
         not end within `limits.frame` bytes becomes a row. The scan stops after that row, and
         returns the fault of the gap.
-    into: array for the rows, or a RowSink that takes them: then the result has none of them, and
-        only good rows count. The default is a new array.
+    into: array for the rows, or a RowSink that takes them: then the result has none of them. A bad
+        row makes a sink fail, and may end the scan with LIMIT. The default is a new array.
     resume: the Resume of the stream, which the scan reads and updates. The buffer must begin at
         the byte where the previous scan ended, and hold all bytes that the previous scan held from
         there on. None, the default: the buffer begins a stream.
@@ -347,34 +355,31 @@ cdef object scan_frames(buffer, dtype, RunScan run, bint resync, bint more, limi
     """
     # A Py_buffer instead of a typed memoryview, which costs more than the scan of a small buffer.
     cdef Py_buffer view
+    cdef RowBlock block
+    cdef RowSink sink = None
     PyObject_GetBuffer(buffer, &view, PyBUF_ND | PyBUF_FORMAT)
     try:
         if view.ndim != 1 or view.itemsize != 1:
             raise ValueError("the buffer must be bytes in one dimension")
         if isinstance(into, RowSink):
-            return scan_to_sink(<RowSink>into, buffer, &view, dtype, run, resync, more, limits,
-                                resume, memory)
+            sink = into
+            into = None
         if into is not None and np.may_share_memory(np.frombuffer(buffer, np.uint8), into):
             raise ValueError("into shares the memory that is read; give an array of its own")
-        return scan_bytes(<const uint8_t*>view.buf if view.len else NULL, <size_t>view.len,
-                          allocate_rows(dtype, estimate_rows(view.len), limits, into, view.len),
-                          dtype, run, resync, more, limits.frame, into, resume, memory)
+        if sink is None:
+            block = allocate_rows(dtype, estimate_rows(view.len), limits, into, view.len)
+        else:
+            # 1: the first block shows how many rows follow.
+            block = begin_sink(sink, dtype, limits, (buffer,), np.array([[0, view.len]]), 1)
+        return scan_bytes(<const uint8_t*>view.buf if view.len else NULL, <size_t>view.len, block,
+                          dtype, run, resync, more, limits.frame, into, resume, memory, sink)
     finally:
         PyBuffer_Release(&view)
 
 
-cdef object scan_to_sink(RowSink sink, buffer, const Py_buffer* view, dtype, RunScan run,
-                         bint resync, bint more, limits, resume, void* memory):
-    # Scan bytes whose rows a sink takes. See `scan_frames`, which holds the bytes.
-    ranges = np.array([[0, view.len]], np.int64)
-    cdef RowBlock block = begin_sink(sink, dtype, limits, (buffer,), ranges, 1)
-    return scan_bytes(<const uint8_t*>view.buf if view.len else NULL, <size_t>view.len, block,
-                      dtype, run, resync, more, limits.frame, None, resume, memory, sink)
-
-
 cdef object scan_bytes(const uint8_t* base, size_t size, RowBlock block, dtype, RunScan run,
                        bint resync, bint more, size_t longest, into, resume, void* memory,
-                       RowSink sink=None):
+                       RowSink sink):
     # Scan `size` bytes into the rows of a block. See `scan_frames`, which holds the bytes.
     cdef ScanState state
     cdef Resume before
@@ -636,7 +641,7 @@ cdef object open_frames(outer, buffers, spans, counts, dtype, RunNestedScan open
     # read.
     expected = min(summed.claimed, summed.usual)
     if sink is not None:
-        block = begin_sink(sink, dtype, limits, buffers, find_ranges(spans, len(buffers)), expected)
+        block = begin_sink(sink, dtype, limits, buffers, find_ranges(spans, buffers), expected)
         if columns is not NULL and sink.choose_targets(values, sums):
             nested.columns = columns
             nested.write_columns = sink.write_columns

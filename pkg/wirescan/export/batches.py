@@ -34,6 +34,8 @@ BATCH_BYTES = CHUNK_BYTES
 # Bytes in memory that are scanned at a time, if their frames hold many others each. If a chunk cuts
 # a frame and has more than a quarter of its bytes in it, the frame is copied.
 MEMORY_CHUNK_BYTES = 256 << 20
+# Frames before they become record batches of the wanted sizes.
+Result = pa.RecordBatch | ScannedColumns | FrameTable
 MOST_THREADS = 4  # that make columns of tables: one thread reads the frames of all of them
 
 
@@ -59,15 +61,16 @@ def iter_batches(
 ) -> Iterator[pa.RecordBatch]:
     """Yield the frames of a range of a file, or of bytes, as record batches of about `batch_bytes`.
 
-    Only the named columns are written. For Kafka's records they are written while the records are
-    read, without a table of rows, unless there are filters or a condition `where`.
+    Only the named columns are written. For most formats they are written while the frames are read,
+    without a table of rows, unless there are filters, damage, or a column that needs rows.
 
-    workers: the number of threads that read and filter Kafka's records, or that make columns of the
-        frames of other formats (up to four threads) while the calling thread reads them. Captures
-        of packets are read on one more thread, unless the number is 1. None, the default: as many
-        as there are cores for this process, but at most the environment variable WIRESCAN_WORKERS.
-        The batches are the same for each number. Groups of records with damage use one thread. With
-        several threads, about two batches more than threads are read ahead.
+    workers: the number of threads that read and filter records of Kafka, events of Lumberjack and
+        messages of Thrift. Other frames are read by the calling thread, and up to four threads make
+        their batches. Captures of packets are read on one more thread, unless the number is 1.
+        None, the default: as many as there are cores for this process, but at most the environment
+        variable WIRESCAN_WORKERS. The batches are the same for each number. Groups of records with
+        damage use one thread. With several threads, about two batches more than threads are read
+        ahead.
     decode: columns of byte strings whose payloads become typed values, and their decoders, such as
         {"value": "json"}. `wirescan.decoding.notation` lists the texts. A payload that cannot be
         decoded is null. The column after it, such as `value_fault`, says why.
@@ -97,13 +100,13 @@ def iter_batches(
         filters=prepared.filters,
         **options,
     )
-    scan = ColumnScan(prepared.format, schema, file=prepared.path, **options)
-    results: Iterable[pa.RecordBatch | ScannedColumns | FrameTable]
+    column_scan = ColumnScan(prepared.format, schema, file=prepared.path, **options)
+    results: Iterable[Result]
     if reader is not None:
         results = _read_columns(reader, prepared, tail=tail, mapped=mapped)
     else:
         results = _read_outermost(
-            prepared, scan, batch_bytes, tail=tail, mapped=mapped, workers=workers, **options
+            prepared, column_scan, batch_bytes, tail=tail, mapped=mapped, workers=workers, **options
         )
     make_batch = partial(
         to_batch,
@@ -117,7 +120,7 @@ def iter_batches(
     # A `ColumnReader` has its own threads, and rarely gives a table.
     threads = min(choose_workers(workers), MOST_THREADS) if reader is None else 1
     batches = map_in_order(
-        partial(_make_batches, make_batch, scan.make_batch, batch_bytes),
+        partial(_make_batches, make_batch, column_scan.make_batch, batch_bytes),
         _split_tables(results, batch_bytes, columns),
         threads,
     )
@@ -133,7 +136,8 @@ def _read_columns(
     """
     size = reader.batch_bytes
     is_copied = prepared.path is not None and not mapped
-    # Rows of small frames are read again soonest in small chunks, while they are in the caches.
+    # Frames that hold many others are read in large chunks. Others are read in small ones: their
+    # rows are still in the caches when they are opened.
     if reader.outermost.display.record_count is not None and not is_copied:
         size = max(size, MEMORY_CHUNK_BYTES)
     file_range = open_chunks(prepared.source, prepared.start, prepared.stop, size, mapped=mapped)
@@ -144,7 +148,7 @@ def _read_columns(
 
 def _read_outermost(
     prepared: PreparedRead,
-    scan: ColumnScan,
+    column_scan: ColumnScan,
     batch_bytes: int,
     *,
     tail: bool,
@@ -154,7 +158,7 @@ def _read_outermost(
 ) -> Iterator[ScannedColumns | FrameTable]:
     """Yield the frames of a prepared read: columns, or tables where rows are needed.
 
-    scan: what makes batches of the columns. options: `errors`, `check` and `limits`.
+    column_scan: writes the columns, if the format can. options: `errors`, `check` and `limits`.
 
     The other arguments and the errors are those of `iter_batches`.
     """
@@ -162,12 +166,10 @@ def _read_outermost(
         prepared.source, prepared.start, prepared.stop, batch_bytes, mapped=mapped
     )
     allow_cut = tail or file_range.reaches_end
-    if (
-        isinstance(file_range.chunks, LocalChunks)
-        and not prepared.filters
-        and can_write_columns(prepared.format, scan)
-    ):
-        reader = OutermostReader(prepared.format, scan, file_range.path, **options)
+    can_write = not prepared.filters and can_write_columns(column_scan)
+    # Other chunks begin inside a frame, mostly, and its bytes are joined: then rows are needed.
+    if can_write and isinstance(file_range.chunks, LocalChunks):
+        reader = OutermostReader(column_scan, file_range.path, **options)
         yield from reader.read(file_range.chunks, prepared.start, allow_cut=allow_cut)
         return
     yield from scan_nested(
@@ -183,10 +185,10 @@ def _read_outermost(
 
 
 def _split_tables(
-    results: Iterable[pa.RecordBatch | ScannedColumns | FrameTable],
+    results: Iterable[Result],
     batch_bytes: int,
     columns: Sequence[str] | None,
-) -> Iterator[pa.RecordBatch | ScannedColumns | FrameTable]:
+) -> Iterator[Result]:
     """Yield tables in parts of about `batch_bytes`, and other results as they are."""
     for result in results:
         if isinstance(result, FrameTable):
@@ -199,7 +201,7 @@ def _make_batches(
     make_batch: Callable[[FrameTable], pa.RecordBatch],
     make_batch_of_columns: Callable[[ScannedColumns], pa.RecordBatch],
     batch_bytes: int,
-    part: pa.RecordBatch | ScannedColumns | FrameTable,
+    part: Result,
 ) -> list[pa.RecordBatch]:
     """Return the record batches of a part that `_split_tables` yields."""
     if isinstance(part, ScannedColumns):

@@ -219,14 +219,14 @@ class ColumnReader:
     def _group(self, table: FrameTable) -> Iterator[FrameTable]:
         """Yield parts of a table whose frames state about two batches of rows, or fewer.
 
-        The parts have about as many rows each. Their number does not depend on that of the
-        threads, and two or four threads have equal shares.
+        If the format states no numbers, one row in each frame is expected. Compressed frames may
+        have many more. The parts have about as many rows each. Their number does not depend on that
+        of the threads, and two or four threads have equal shares.
         """
         if not len(table):
             return
         column = self.outermost.display.record_count
         if column is None:
-            # One in each frame is expected.
             yield from _cut_equally(table, self._count_parts(len(table)))
             return
         stated = np.maximum(table[column], 1)
@@ -252,7 +252,7 @@ class ColumnReader:
     def _write_group(self, group: _Group) -> tuple[_Group, _Opened | None]:
         """Return a group, and the frames inside it; None where rows are needed."""
         with add_source(self.source):
-            frames = self._columns.read(group.table)
+            frames = self._columns.read_inside(group.table)
         if frames is None:
             return group, None
         batches = split_batch(
@@ -319,7 +319,7 @@ class ColumnReader:
 
 
 def _cut_equally(table: FrameTable, parts: int) -> Iterator[FrameTable]:
-    """Yield a table in parts of as many rows each, or one fewer."""
+    """Yield a table in parts of as many rows each, or one fewer. No number is added up."""
     starts = [len(table) * part // parts for part in range(parts + 1)]
     for first, last in zip(starts, starts[1:]):
         yield table[first:last]
@@ -337,7 +337,7 @@ def make_column_reader(
     Raises ValueError and TypeError for an unknown format or number of threads.
     """
     inner = format_of(format) if isinstance(format, str) else format
-    if inner.write is None or inner.within != inner.outermost.name:
+    if inner.write is None or inner.within != inner.outermost.spec:
         return None
     return ColumnReader(
         inner,

@@ -9,7 +9,6 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from wirescan.frames.format import Format
 from wirescan.frames.limits import Limits
 from wirescan.frames.scanned_columns import ScannedColumns
 from wirescan.frames.table import FrameTable
@@ -24,14 +23,12 @@ class OutermostReader:
     """Reads the frames of an outermost format as columns. One reader reads one file.
 
     Attributes:
-        format: the format. `can_write_columns` is true for it.
-        columns: the columns, with the arguments of this reader.
+        column_scan: makes the writers. `can_write_columns` is true for it.
         source: the path of the file, for errors; None for bytes in memory.
         errors, check, limits: as in `chunked.iter_tables`.
     """
 
-    format: Format
-    columns: ColumnScan
+    column_scan: ColumnScan
     source: str | None
     errors: str
     check: bool
@@ -49,7 +46,7 @@ class OutermostReader:
         Raises FrameError as `errors` says.
         """
         stream = Stream(
-            self.format,
+            self.column_scan.format,
             errors=self.errors,
             check=self.check,
             limits=self.limits,
@@ -68,8 +65,7 @@ class OutermostReader:
 
     def _read_columns(self, stream: Stream, chunk: memoryview) -> ScannedColumns | None:
         """Return the frames that a chunk completes; None if it has to be read into rows."""
-        writer = self.columns.make_writer()
-        assert writer is not None  # see `can_write_columns`
+        writer = self.column_scan.make_writer()
         table = stream.feed_columns(chunk, writer)
         return None if table is None else ScannedColumns(writer, table)
 
@@ -77,7 +73,7 @@ class OutermostReader:
         """Yield the frames as tables, which can have bad rows."""
         yield from open_nested(
             table,
-            self.format,
+            self.column_scan.format,
             errors=self.errors,
             check=self.check,
             limits=self.limits,
@@ -85,6 +81,6 @@ class OutermostReader:
         )
 
 
-def can_write_columns(format: Format, columns: ColumnScan) -> bool:
+def can_write_columns(column_scan: ColumnScan) -> bool:
     """Return whether a scan writes all these columns. Of captures, it does not."""
-    return format.parser.writes_columns and columns.make_writer() is not None
+    return column_scan.format.parser.writes_columns and not column_scan.needs_rows

@@ -1,4 +1,4 @@
-"""Parts of tables and record batches, whose frames have about a number of bytes, for exports."""
+"""Cuts tables and record batches into parts with about a given number of bytes, for exports."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ def split_rows(sizes: np.ndarray, size: int) -> Iterator[slice]:
 def split_batch(
     batch: pa.RecordBatch, size: int, *, batch_rows: int, batch_bytes: int
 ) -> list[pa.RecordBatch]:
-    """Return equal parts of a batch, which share its memory.
+    """Return parts of a batch, which share its memory. All but the last have as many rows.
 
     size: the bytes of its frames. batch_rows: rows in a part, at most. batch_bytes: bytes of the
     frames in a part, about.

@@ -135,8 +135,9 @@ class FrameScanner:
     def feed_columns(self, view: memoryview, writer: ColumnWriter) -> Scanned | None:
         """Return what `feed` yields for a piece, but a writer of columns has the rows.
 
-        None where rows are needed: a cut frame is held, or the piece has a bad frame. Then nothing
-        was read, and the writer is of no use any more. The parser has `writes_columns`.
+        None if rows are needed: bytes or zeros of earlier pieces wait, a frame is bad, or a limit
+        is reached. It is None for an empty piece too. Then nothing was read, and the writer cannot
+        be used again. The parser has `writes_columns`.
 
         Raises MemoryError.
         """

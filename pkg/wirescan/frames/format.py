@@ -70,8 +70,9 @@ class Parser:
             frame, then `scan` with `check` has the same result. Optional: with it a scan may leave
             the verification to the formats inside, which read the same bytes, or to several
             threads.
-        writes_columns: whether `scan` accepts a `ColumnWriter` as `into`, which takes the rows.
-            `core.loop.scan_frames` does. Exports read the format faster with it.
+        writes_columns: whether `scan` accepts a `ColumnWriter` as `into`, which takes the rows. A
+            `scan` that passes `into` to `core.loop.scan_frames` does. `batches.iter_batches` reads
+            the format faster with it.
     """
 
     scan: Callable[..., tuple[np.ndarray, int, int, int]] | None = None

@@ -33,6 +33,7 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple, cast
 import numpy as np
 
 from wirescan.core.column_writer import ColumnWriter
+from wirescan.core.parallel import FixedWorkers
 from wirescan.frames.columns import PLACES, ColumnDescription, ColumnKind, list_places
 from wirescan.frames.errors import FrameError
 from wirescan.frames.fault_names import FAULT_NAMES, NUMBERS, FaultMeaning
@@ -190,7 +191,8 @@ class ColumnScan:
     needs is looked up once, for all batches.
 
     Args:
-        format: the format of the frames. It has a `write`, or its parser has `writes_columns`.
+        format: the format of the frames. Unless rows are needed, it has a `write`, or its parser
+            has `writes_columns`.
         schema: the columns, as `make_schema` returns them.
         file, errors, limits: as in `to_batch`.
         check: verify checksums, also those of the tables if their scan did not.
@@ -216,29 +218,37 @@ class ColumnScan:
         self._requests = list_requests(format, fields)
         self._columns = [(name, kind, _describe_own_column(format, name)) for name, kind in fields]
 
-    def make_writer(self) -> ColumnWriter | None:
-        """Return a writer of the columns for one scan.
+    @property
+    def format(self) -> Format:
+        """The format of the frames."""
+        return self._format
 
-        None if rows are needed, because a column is of a kind that is not written.
-        """
-        if self._requests is None:
-            return None
+    @property
+    def needs_rows(self) -> bool:
+        """Whether a column is of a kind that is not written."""
+        return self._requests is None
+
+    def make_writer(self) -> ColumnWriter:
+        """Return a writer of the columns for one scan. No column needs rows."""
+        assert self._requests is not None
         writer = ColumnWriter(self._format.dtype)
         for request in self._requests:
             request(writer)
         return writer
 
-    def read(self, outer: FrameTable) -> ScannedColumns | None:
-        """Return the frames inside a table of `format.within`.
+    def read_inside(self, outer: FrameTable) -> ScannedColumns | None:
+        """Return the frames inside a table of `format.within`. It uses one thread.
 
         Returns None if rows are needed: a frame is bad, a limit is reached, or a column is of a
         kind that is not written.
         """
-        writer = self.make_writer()
-        if writer is None:
+        if self.needs_rows:
             return None
+        writer = self.make_writer()
         assert self._format.write is not None
-        self._format.write(outer, writer, check=self._check, limits=self._limits)
+        # Exports read several tables at the same time.
+        with FixedWorkers(1):
+            self._format.write(outer, writer, check=self._check, limits=self._limits)
         if writer.failed:
             return None
         table = replace(
@@ -254,9 +264,11 @@ class ColumnScan:
         return ScannedColumns(writer, table)
 
     def make_batch(self, frames: ScannedColumns) -> pa.RecordBatch:
-        """Return frames that a writer of `make_writer` has as one record batch.
+        """Return scanned frames as one record batch.
 
         The batch is the one that `to_batch` returns for a table of these frames.
+
+        frames: their writer is from `make_writer`.
 
         Raises FrameError for a fault in a list, as `to_batch`.
         """

@@ -236,9 +236,7 @@ def write_records(
     batches, check, limits: as in `records`.
     """
     require_rows(batches, BATCH, "records are opened from a table of kafka.batches")
-    # Exports read several groups of batches at the same time, each on one thread.
-    with FixedWorkers(1):
-        payloads = decompress_batches(batches, limits, verify=check and not batches.checked)
+    payloads = decompress_batches(batches, limits, verify=check and not batches.checked)
     open_records(
         batches.rows,
         payloads.buffers,

@@ -14,7 +14,6 @@ import numpy as np
 
 from wirescan.core.column_writer import ColumnWriter
 from wirescan.core.loop import lie_inside, spans
-from wirescan.core.parallel import FixedWorkers
 from wirescan.files.whole_source import scan_source
 from wirescan.frames.arena import Arena
 from wirescan.frames.columns import Column
@@ -146,9 +145,7 @@ def write_events(frames: FrameTable, writer: ColumnWriter, *, check: bool, limit
     frames: table of lumberjack.frames. check, limits: as in `events`.
     """
     require_rows(frames, FRAME, "events are those of a table of lumberjack.frames")
-    # Exports read several groups of frames at the same time, each on one thread.
-    with FixedWorkers(1):
-        _unpack(frames, check=check, limits=limits, depth=1, to_events=True, writer=writer)
+    _open_levels(frames, check=check, limits=limits, depth=1, to_events=True, writer=writer)
 
 
 def pairs(
@@ -198,7 +195,7 @@ def _unpack_frames(
     depth = operator.index(depth)
     if not 1 <= depth <= DEEPEST:
         raise ValueError(f"depth must be from 1 to {DEEPEST}, not {depth!r}")
-    outer, buffers, rows, bad, fault = _unpack(
+    outer, buffers, rows, bad, fault = _open_levels(
         frames, check=check, limits=limits, depth=depth, to_events=to_events
     )
     table = FrameTable(buffers, rows, (), EVENTS if to_events else FRAMES, outer, checked=check)
@@ -223,7 +220,7 @@ class _Unpacked(NamedTuple):
     fault: int
 
 
-def _unpack(
+def _open_levels(
     frames: FrameTable,
     *,
     check: bool,
@@ -232,9 +229,12 @@ def _unpack(
     to_events: bool,
     writer: ColumnWriter | None = None,
 ) -> _Unpacked:
-    """Open up to `depth` levels of compressed frames. The arguments are those of `events`.
+    """Return the frames in frames, up to `depth` levels of compressed ones opened.
 
+    to_events: return events instead.
     writer: takes the rows of the events.
+
+    The other arguments are those of `events`. Raises ValueError for more than 65,536 buffers.
     """
     # Frames of a capture have an outer table too: that of the streams.
     was_unpacked = frames.outer is not None and frames.outer.dtype == FRAME

@@ -33,7 +33,7 @@ from wirescan.lumberjack.rows cimport (
 cdef enum:
     BYTES_PER_FRAME = 128           # estimate, for the first size of the row array
     PREFETCH_FRAMES = 8             # distance of the prefetch, in frames of the current size
-    FRAMES_AHEAD = 32               # the same, where columns are written of bytes that are not read
+    FRAMES_AHEAD = 32               # the same in rows, where a writer reads what `unpack` does not
 
 
 cdef Fault run_frames(ScanState* state, Rows* rows) noexcept nogil:
@@ -199,6 +199,15 @@ cdef inline bint add_inside(
     return True
 
 
+cdef RowBlock begin_events(frames, spans, buffers, limits, writer, expected):
+    # Begin to write the events in frames, and in the decompressed payloads at `spans`.
+    ranges = find_ranges(frames, buffers)
+    inside = find_ranges(spans, buffers)
+    ranges[:, 0] = np.minimum(ranges[:, 0], inside[:, 0])
+    ranges[:, 1] = np.maximum(ranges[:, 1], inside[:, 1])
+    return begin_sink(writer, EVENT, limits, buffers, ranges, expected)
+
+
 def unpack(frames, buffers, numbers, spans, again, last, events, limits, writer=None):
     """Return (rows, bad, fault): frames, each compressed one replaced by the frames inside it.
 
@@ -212,9 +221,9 @@ def unpack(frames, buffers, numbers, spans, again, last, events, limits, writer=
         the zlib stream, or 0.
     again: the rows were unpacked before, so they keep their parents.
     last: a compressed frame inside a compressed frame is NESTED.
-    writer: ColumnWriter that takes the rows instead.
+    writer: ColumnWriter that takes the rows of events instead.
 
-    Raises ValueError if a span is outside its buffer, and MemoryError.
+    Raises ValueError if a span is outside its buffer, or with a writer a frame, and MemoryError.
     """
     dtype = EVENT if events else FRAME
     cdef Py_ssize_t i
@@ -225,7 +234,7 @@ def unpack(frames, buffers, numbers, spans, again, last, events, limits, writer=
     cdef bint is_last = last
     cdef bint keep_parents = again
     cdef bint has_space = True
-    cdef bint is_written = writer is not None and len(buffers) > 0
+    cdef bint prefetches = writer is not None and len(buffers) > 0
     cdef size_t buffer_count = len(buffers)
     cdef const uint8_t[::1] view, span_view
     cdef const int64_t[::1] number
@@ -241,11 +250,7 @@ def unpack(frames, buffers, numbers, spans, again, last, events, limits, writer=
     if writer is None:
         block = allocate_rows(dtype, estimate, limits, None, count_bytes(buffers))
     else:
-        ranges = find_ranges(frames, len(buffers))
-        inside = find_ranges(spans, len(buffers))
-        ranges[:, 0] = np.minimum(ranges[:, 0], inside[:, 0])
-        ranges[:, 1] = np.maximum(ranges[:, 1], inside[:, 1])
-        block = begin_sink(writer, dtype, limits, buffers, ranges, estimate)
+        block = begin_events(frames, spans, buffers, limits, writer, estimate)
     if n:
         view = np.ascontiguousarray(frames).view(np.uint8)
         readable = addresses(buffers)
@@ -255,7 +260,7 @@ def unpack(frames, buffers, numbers, spans, again, last, events, limits, writer=
             span = <const Head*>&span_view[0]
         with nogil:
             for i in range(n):
-                if is_written and i + FRAMES_AHEAD < n:
+                if prefetches and i + FRAMES_AHEAD < n:
                     prefetch_frame(<const Head*>&view[(i + FRAMES_AHEAD) * sizeof(Frame)],
                                    <const Readable*>&readable[0, 0], buffer_count)
                 frame = (<const Frame*>&view[i * sizeof(Frame)])[0]

@@ -21,7 +21,7 @@ from wirescan.reading.allowance import Allowance
 from wirescan.reading.chunks import CHUNK_BYTES, LocalChunks, open_chunks
 from wirescan.reading.filters import Condition
 from wirescan.reading.nested_groups import add_source, open_nested
-from wirescan.reading.prepared_read import PreparedRead, prepare_read
+from wirescan.reading.prepared_read import prepare_read
 from wirescan.reading.stream import Stream
 
 
@@ -80,36 +80,7 @@ def iter_tables(
     """
     prepared = prepare_read(path, start, stop, format)
     prepared = prepared.add_filters(filters, where, errors=errors, limits=limits)
-    yield from read_prepared(
-        prepared,
-        piece,
-        errors=errors,
-        check=check,
-        limits=limits,
-        tail=tail,
-        mapped=mapped,
-        workers=workers,
-    )
-
-
-def read_prepared(
-    prepared: PreparedRead,
-    chunk_bytes: int,
-    *,
-    errors: str,
-    check: bool,
-    limits: Limits,
-    tail: bool,
-    mapped: bool,
-    workers: SupportsIndex | None,
-) -> Iterator[FrameTable]:
-    """Yield the frames of a prepared read, in tables of about `chunk_bytes` bytes of the file.
-
-    The other arguments and the errors are those of `iter_tables`.
-    """
-    file_range = open_chunks(
-        prepared.source, prepared.start, prepared.stop, chunk_bytes, mapped=mapped
-    )
+    file_range = open_chunks(prepared.source, prepared.start, prepared.stop, piece, mapped=mapped)
     yield from scan_nested(
         file_range.chunks,
         prepared.format,

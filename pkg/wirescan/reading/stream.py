@@ -129,11 +129,12 @@ class Stream:
     def feed_columns(self, chunk: Any, writer: ColumnWriter) -> FrameTable | None:
         """Read the frames that a chunk completes into a writer of columns.
 
-        The result is the table that `feed` returns, without its rows. It is None where rows are
-        needed: then nothing was read, and `feed` takes the chunk. The format is an outermost one
-        whose parser has `writes_columns`.
+        The result is the table that `feed` returns, without its rows. It is None if rows are
+        needed, and if the stream has ended. Then nothing was read, the writer cannot be used again,
+        and `feed` takes the chunk or raises. The format is an outermost one whose parser has
+        `writes_columns`.
 
-        Raises as `feed`.
+        Raises MemoryError.
         """
         if self._closed or self._failed:
             return None

@@ -199,6 +199,7 @@ def _check_any_stream(
     _apply(laws.covers_every_byte, package, raw, origin)
     _apply(laws.modes_agree, package, raw, origin)
     _apply(laws.threads_change_nothing, package, raw, origin)
+    _apply(laws.columns_are_those_of_rows, package, raw, origin)
     _apply(laws.parts_keep_their_meaning, package, raw, origin, [True, False, False], len(raw) // 2)
     _apply(laws.chunks_change_nothing, package, raw, origin, *many_cuts)
     _apply(laws.streams_lose_nothing, package, raw, origin, many_cuts[-1])

@@ -561,30 +561,34 @@ def parts_keep_their_meaning(
 
 
 def columns_are_those_of_rows(package: ProtocolPackage, raw: bytes, *, check: bool = True) -> None:
-    """Columns that a scan writes are those of its rows. It fails if a row is bad."""
-    options: dict[str, Any] = dict(check=check, limits=Limits())
+    """Columns that a scan writes equal those of its rows. The writer fails if a row is bad."""
     for name in package.formats:
         format = format_of(name)
-        writer = make_writer(format)
         if format.parser.scan is not None and format.parser.writes_columns:
-            view = memoryview(raw)
-            for more in (True, False):
-                writer = make_writer(format)
-                rows, bad, *ended = format.parser.scan(view, resync=True, more=more, **options)
-                _, _, *written = format.parser.scan(
-                    view, resync=True, more=more, into=writer, **options
-                )
-                assert writer.failed == bool(bad), f"{name}: {bad} bad rows"
-                if not bad:
-                    _assert_equal(written, ended, f"the end of a scan of {name} into columns")
-                    _compare_columns(writer, FrameTable((view,), rows, (), format))
+            _check_outermost_columns(format, memoryview(raw), check=check)
         if format.write is not None and format.within is not None:
-            outer = _mark(raw, format.within, **options)
-            table = format.inside(outer, errors="mark", **options)
-            format.write(outer, writer, **options)
-            assert writer.failed == bool(table.bad.any()), f"{name}: {table.bad.sum()} bad rows"
-            if not writer.failed:
-                _compare_columns(writer, table)
+            _check_nested_columns(format, raw, check=check)
+
+
+def _check_outermost_columns(format: Format, view: memoryview, *, check: bool) -> None:
+    assert format.parser.scan is not None
+    for more in (True, False):
+        options: dict[str, Any] = dict(check=check, resync=True, more=more, limits=Limits())
+        writer = make_writer(format)
+        rows, bad, *ended = format.parser.scan(view, **options)
+        _, _, *written = format.parser.scan(view, into=writer, **options)
+        if not bad and not writer.failed:
+            _assert_equal(written, ended, f"the end of a scan of {format.name} into columns")
+        _compare_columns(writer, FrameTable((view,), rows, (), format))
+
+
+def _check_nested_columns(format: Format, raw: bytes, *, check: bool) -> None:
+    assert format.write is not None and format.within is not None
+    options: dict[str, Any] = dict(check=check, limits=Limits())
+    writer = make_writer(format)
+    outer = _mark(raw, format.within, **options)
+    format.write(outer, writer, **options)
+    _compare_columns(writer, format.inside(outer, errors="mark", **options))
 
 
 def make_writer(format: Format) -> ColumnWriter:
@@ -598,18 +602,32 @@ def make_writer(format: Format) -> ColumnWriter:
 
 
 def _compare_columns(writer: ColumnWriter, table: FrameTable) -> None:
-    """Compare what `make_writer` has written with a table."""
+    """Compare what a writer of `make_writer` has with a table. It has no bad rows."""
+    bad = int(table.bad.sum())
+    assert writer.failed == bool(bad), (
+        f"{bad} rows of {table.name} are bad, and the writer has failed: {writer.failed}"
+    )
+    if bad:
+        return
     assert len(writer) == len(table), f"{len(writer)} of {len(table)} rows of {table.name}"
     for name in list_columns(table.dtype):
         _assert_equal(
             writer.take_numbers(name).tolist(), table.rows[name].tolist(), f"column {name}"
         )
     for name in list_places(table.dtype):
-        _, _, offsets, data = writer.take_place(name)
-        ends = np.frombuffer(memoryview(offsets), np.int64)
+        _, validity, offsets, data = writer.take_place(name)
         assert data is not None  # the bytes were gathered
-        found = [bytes(memoryview(data)[start:stop]) for start, stop in zip(ends, ends[1:])]
-        expected = [bytes(table.bytes(i, name) or b"") for i in range(len(table))]
+        ends = np.frombuffer(memoryview(offsets), np.int64).tolist()
+        is_valid = np.ones(len(table), bool)
+        if validity is not None:
+            bits = np.frombuffer(memoryview(validity), np.uint8)
+            is_valid = np.unpackbits(bits, bitorder="little").astype(bool)
+        found = [
+            bytes(memoryview(data)[start:stop]) if valid else None
+            for start, stop, valid in zip(ends, ends[1:], is_valid)
+        ]
+        places = [table.bytes(i, name) for i in range(len(table))]
+        expected = [None if place is None else bytes(place) for place in places]
         _assert_equal(found, expected, f"place {name}")
 
 

@@ -16,7 +16,7 @@ from pathlib import Path
 
 from wirescan.files.boundaries import find_cuts_at_frames
 from wirescan.frames.columns import Column
-from wirescan.frames.format import Format, Parser
+from wirescan.frames.format import Format
 from wirescan.frames.options import Folders, FormatOption
 from wirescan.frames.registry import format_of, make_spec
 from wirescan.frames.table import FrameTable
@@ -35,7 +35,8 @@ def _accept_non_strict(format: Format, value: str) -> Format:
     return replace(
         format,
         read=partial(format.read, non_strict=True),
-        parser=Parser(
+        parser=replace(
+            format.parser,
             scan=scan,
             spans=partial(scan_streams, versions=False),
             bytes_needed=partial(bytes_needed, versions=False),

@@ -14,7 +14,6 @@ import numpy as np
 from wirescan.core.arguments import to_bytes
 from wirescan.core.column_writer import ColumnWriter
 from wirescan.core.fault import Fault
-from wirescan.core.parallel import FixedWorkers
 from wirescan.files.whole_source import scan_source
 from wirescan.frames.columns import Column
 from wirescan.frames.conversation import Conversation
@@ -236,13 +235,10 @@ def write_messages(
 
     frames: a table of thrift.frames. check, limits: as in `messages`.
     """
-    require_rows(frames, FRAME, "messages takes a table of thrift.frames or thrift.plain")
-    # Exports read several groups of frames at the same time, each on one thread.
-    with FixedWorkers(1):
-        opened = open_messages(frames.rows, frames.buffers, limits, writer)
-        if opened is None:
-            payloads, buffers = undo_transforms(frames.rows, frames.buffers, limits, check=check)
-            open_plain(frames.rows, payloads, buffers, limits, writer)
+    require_rows(frames, FRAME, "messages are written from a table of thrift.frames")
+    if open_messages(frames.rows, frames.buffers, limits, writer) is None:
+        payloads, buffers = undo_transforms(frames.rows, frames.buffers, limits, check=check)
+        open_plain(frames.rows, payloads, buffers, limits, writer)
 
 
 def fields(

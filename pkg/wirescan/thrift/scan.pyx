@@ -351,7 +351,7 @@ cdef inline bint is_packed(const Frame* frame) noexcept nogil:
 
 
 cdef bint has_packed(frames) except *:
-    # Return whether a payload of some frames is packed.
+    # Return whether the payload of any frame has transforms or chunks.
     cdef const uint8_t[::1] view = np.ascontiguousarray(frames).view(np.uint8)
     cdef Py_ssize_t i, n = len(frames)
     for i in range(n):
@@ -367,7 +367,7 @@ def open_messages(frames, buffers, limits, writer=None):
     fault is LIMIT where there are more messages than the limits allow. Returns None where a
     payload has transforms or chunks, which must be undone first.
 
-    writer: ColumnWriter that takes the rows instead. After the result None it has none.
+    writer: ColumnWriter that takes the rows instead. If the result is None, it has none.
 
     Raises ValueError where a row points outside its buffer, MemoryError.
     """
@@ -386,7 +386,7 @@ def open_messages(frames, buffers, limits, writer=None):
         raise TypeError("open_messages takes rows of thrift.frames")
     if writer is not None and has_packed(frames):
         return None
-    cdef RowBlock block = begin_messages(frames, n, buffers, limits, writer)
+    cdef RowBlock block = begin_messages(frames, buffers, limits, writer)
     cdef Rows* rows = &block.rows
     if n:
         view = np.ascontiguousarray(frames).view(np.uint8)
@@ -420,11 +420,11 @@ def open_messages(frames, buffers, limits, writer=None):
     return rows_to_array(block, MESSAGE, None, fault), rows.bad, int(fault)
 
 
-cdef RowBlock begin_messages(outer, count, buffers, limits, writer):
-    # Return memory for the rows of at most `count` messages inside `outer`.
+cdef RowBlock begin_messages(rows, buffers, limits, writer):
+    # Return memory for the messages in frames or payloads, at most one in each.
     if writer is None:
-        return allocate_rows(MESSAGE, count, limits, None, count_bytes(buffers))
-    return begin_sink(writer, MESSAGE, limits, buffers, find_ranges(outer, len(buffers)), count)
+        return allocate_rows(MESSAGE, len(rows), limits, None, count_bytes(buffers))
+    return begin_sink(writer, MESSAGE, limits, buffers, find_ranges(rows, buffers), len(rows))
 
 
 def open_plain(frames, plain, buffers, limits, writer=None):
@@ -451,7 +451,7 @@ def open_plain(frames, plain, buffers, limits, writer=None):
     cdef Fault fault = OK
     if frames.dtype != FRAME or plain.dtype != PLAIN:
         raise TypeError("open_plain takes rows of thrift.frames and rows of thrift.plain")
-    cdef RowBlock block = begin_messages(plain, n, buffers, limits, writer)
+    cdef RowBlock block = begin_messages(plain, buffers, limits, writer)
     cdef Rows* rows = &block.rows
     if n and count:
         view = np.ascontiguousarray(frames).view(np.uint8)

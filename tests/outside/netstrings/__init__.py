@@ -43,7 +43,7 @@ NETSTRINGS = Format(
     NETSTRING,
     scan,
     columns={"content": Column(names=Content)},
-    parser=Parser(scan=scan_netstrings, spans=scan_streams),
+    parser=Parser(scan=scan_netstrings, spans=scan_streams, writes_columns=True),
     display=Display(shown=("_start", "size", "text"), summary=SummaryColumns(values=("body",))),
     faults=FAULTS,
 )

@@ -520,4 +520,6 @@ def _scan(
     return np.concatenate([rows, row]), bad + 1, Fault.OK, len(view)
 
 
-FRAMES_WITHOUT_RESYNC = replace(FRAMES, parser=replace(FRAMES.parser, scan=_scan))
+FRAMES_WITHOUT_RESYNC = replace(
+    FRAMES, parser=replace(FRAMES.parser, scan=_scan, writes_columns=False)
+)

@@ -90,7 +90,9 @@ FRAMES = Format(
     scan,
     children={"values": values},
     columns={"kind": Column(names=Kind)},
-    parser=Parser(scan=scan_stream, spans=scan_streams, bytes_needed=bytes_needed),
+    parser=Parser(
+        scan=scan_stream, spans=scan_streams, bytes_needed=bytes_needed, writes_columns=True
+    ),
     storage=Storage(
         files=FILES,
         boundaries=find_boundaries,
