@@ -399,6 +399,30 @@ def test_counts_of_16_bits_and_32_bits(kind):
     assert writer.take_rows("list")[0].tolist() == [1, 2, 5]
 
 
+def test_a_writer_takes_one_scan():
+    writer = ColumnWriter(nats_scan.MESSAGE)
+    writer.add_numbers("size")
+    options = dict(check=True, resync=False, limits=LIMITS, into=writer)
+    nats_scan.scan_stream(b"PING\r\n", **options)
+    with pytest.raises(ValueError, match="a ColumnWriter takes the rows of one scan"):
+        nats_scan.scan_stream(b"PING\r\n", **options)
+    assert writer.take_numbers("size").tolist() == [6]
+
+
+def test_columns_keep_no_more_memory_than_twice_their_rows():
+    """The first rows are far smaller than the last one, so too much room was made."""
+    raw = b"+OK\r\n" * 9000 + b"PUB a %d\r\n" % (8 << 20) + bytes(8 << 20) + b"\r\n"
+    writer = ColumnWriter(nats_scan.MESSAGE)
+    for name in ("size", "start", "kind"):
+        writer.add_numbers(name)
+    nats_scan.scan_stream(raw, check=True, resync=False, limits=LIMITS, into=writer)
+    sizes = writer.take_numbers("size")
+    assert sizes.tolist() == [5] * 9000 + [len(raw) - 45_000]
+    assert len(sizes.base.obj) < 2 * 9001 * (4 + 8 + 1)
+    assert writer.take_numbers("start").tolist() == list(range(0, 45_001, 5))
+    assert set(writer.take_numbers("kind").tolist()[:9000]) == {writer.take_numbers("kind")[0]}
+
+
 def test_rows_are_allocated_only_once():
     block = RowBlock(8, 1, 1)
     with pytest.raises(ValueError, match="a block is allocated only once"):

@@ -4,7 +4,9 @@ It also tests the frames inside them, of protocols other than Kafka.
 """
 
 import random
+import struct
 import threading
+import zlib
 
 import pyarrow as pa
 import pytest
@@ -19,6 +21,7 @@ from wirescan import FrameError, Limits
 from wirescan.core.column_writer import ColumnWriter
 from wirescan.export import batches
 from wirescan.export.batches import iter_batches
+from wirescan.export.column_batches import make_column_reader
 from wirescan.export.outermost_columns import can_write_columns
 from wirescan.frames.registry import format_of
 from wirescan.frames.to_arrow import ColumnScan, make_schema, to_batch
@@ -213,6 +216,41 @@ def test_formats_with_options_are_written_as_columns(monkeypatch):
     for format in ("thrift.frames?non_strict=true", "thrift.messages?non_strict=true"):
         assert count_tables(monkeypatch, raw, format) == 0
         assert_same(raw, format)
+
+
+def test_views_of_small_frames_share_few_bytes():
+    """A chunk with more rows than a batch may have makes the next ones smaller."""
+    raw = b"PUB a 20\r\nabcdefghijklmnopqrst\r\n" * 1_000_000
+    found = list(iter_batches(raw, format="nats.messages", columns=["payload"], binary="view"))
+    assert sum(map(len, found)) == 1_000_000
+    assert max(map(len, found)) <= batches.BATCH_ROWS
+    assert sum(batch.get_total_buffer_size() for batch in found[8:]) < 2.5 * len(raw)
+    assert len(found) < 32
+
+
+def test_compressed_frames_are_read_in_groups_of_their_events():
+    """Their events are many more than the frames, and their bytes many more than those read."""
+    event = b"2J" + struct.pack(">II", 1, 100) + random.Random(1).randbytes(100)
+    packed = zlib.compress(event * 300)
+    raw = (b"2C" + struct.pack(">I", len(packed)) + packed) * 1000
+    reader = make_column_reader(
+        "lumberjack.events",
+        limits=Limits(),
+        workers=1,
+        schema=make_schema("lumberjack.events", ["sequence"]),
+        binary="binary",
+        types="arrow",
+        source=None,
+        batch_rows=2000,
+        batch_bytes=1 << 20,
+        errors="strict",
+        check=True,
+        filters=(),
+    )
+    for frames, most in ((raw, 300), (event * 1000, 1000), (event + raw, 300)):
+        groups = [len(part) for part in reader._group(wirescan.scan(frames, "lumberjack.frames"))]
+        assert sum(groups) == len(wirescan.scan(frames, "lumberjack.frames"))
+        assert max(groups) <= most
 
 
 @pytest.mark.parametrize("mapped", [True, False])

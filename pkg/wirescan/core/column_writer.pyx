@@ -33,6 +33,7 @@ cdef enum:
     FAULT_AT = 23
     MOST_COLUMNS = 64
     NO_COLUMN = -1
+    SMALLEST_ROOM = 8192            # rows whose memory may be given back in part
     MOST_AT_ONCE = 1024             # rows of a block: their bytes fit a second-level cache
     # Bytes of the spans whose strings are gathered together: they are still in that cache then.
     MOST_GATHERED_AT_ONCE = 1 << 18
@@ -124,6 +125,23 @@ cdef inline Head read_head(const char* row) noexcept nogil:
     cdef Head head
     memcpy(&head, row, sizeof(head))
     return head
+
+
+cdef void give_back_room(ColumnSet* set) noexcept nogil:
+    # Move the columns to memory of their size, if they use less than half of theirs. The first rows
+    # of a scan may be far smaller than the others.
+    cdef char* memory
+    cdef size_t capacity = max(set.count, <size_t>1), bytes = lay_out(set, NULL, capacity)
+    if set.memory is NULL or set.capacity < SMALLEST_ROOM or set.capacity < 2 * capacity:
+        return
+    memory = allocate_memory(&bytes)
+    if memory is NULL:
+        return
+    lay_out(set, memory, capacity)
+    free_memory(set.memory, set.bytes)
+    set.memory = memory
+    set.bytes = bytes
+    set.capacity = capacity
 
 
 cdef bint make_room(ColumnSet* set, const Rows* rows) noexcept nogil:
@@ -666,6 +684,8 @@ cdef class ColumnWriter(RowSink):
     cdef int begin(self, buffers, const uint64_t[:, ::1] readable, ranges, size_t expected,
                    size_t max_rows) except -1:
         cdef const uint8_t[::1] window_view
+        if self.window_array is not None:
+            raise ValueError("a ColumnWriter takes the rows of one scan; make a new one")
         self.buffers = tuple(buffers)
         self.readable = readable
         self.windows = []
@@ -711,6 +731,7 @@ cdef class ColumnWriter(RowSink):
     cdef int end(self, Fault fault) except -1:
         if fault and self.set.failure == COMPLETE:
             self.set.failure = TOO_MANY_ROWS
+        give_back_room(&self.set)
         return self.check_failure()
 
     cdef int check_failure(self) except -1:

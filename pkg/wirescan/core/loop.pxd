@@ -680,7 +680,7 @@ cdef inline Fault scan_children(const NestedScan* nested, Rows* rows, size_t str
     # rest of its parent. A bad parent is not opened: one bad row covers it.
     #
     # With a WriteRows, the rows are only a block that is filled again and again. `close` needs all
-    # rows of a parent. So this loop writes them itself: while `rows.write` is NULL, the block grows.
+    # rows of a parent. So this loop writes them itself: as `rows.write` is NULL, the block grows.
     cdef const Head* span = nested.span
     cdef const Readable* buffer
     cdef const Head* parent

@@ -219,17 +219,16 @@ class ColumnReader:
     def _group(self, table: FrameTable) -> Iterator[FrameTable]:
         """Yield parts of a table whose frames state about two batches of rows, or fewer.
 
-        If the format states no numbers, one row in each frame is expected. Compressed frames may
-        have many more. The parts have about as many rows each. Their number does not depend on that
-        of the threads, and two or four threads have equal shares.
+        The parts have about as many rows each. Their number does not depend on that of the threads,
+        and two or four threads have equal shares.
         """
         if not len(table):
             return
-        column = self.outermost.display.record_count
-        if column is None:
+        expected = self._expect_rows(table)
+        if expected is None:
             yield from _cut_equally(table, self._count_parts(len(table)))
             return
-        stated = np.maximum(table[column], 1)
+        stated = np.maximum(expected, 1)
         # Numbers may be forged. A float does not overflow.
         if stated.sum(dtype=np.float64) <= 2 * self.batch_rows:
             yield table
@@ -243,6 +242,15 @@ class ColumnReader:
             return
         for first, last in cut_evenly(rows, parts):
             yield table[first:last]
+
+    def _expect_rows(self, table: FrameTable) -> np.ndarray | None:
+        """Return how many rows each frame states, or has probably; None if it is one in each."""
+        column = self.outermost.display.record_count
+        if column is not None:
+            counts: np.ndarray = table[column]
+            return counts
+        expect = self.outermost.parser.expect_inside
+        return None if expect is None else expect(table)
 
     def _count_parts(self, rows: int) -> int:
         """Return in how many parts frames with so many rows are read."""

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 
+from wirescan.export.table_parts import BATCH_ROWS
 from wirescan.frames.limits import Limits
 from wirescan.frames.scanned_columns import ScannedColumns
 from wirescan.frames.table import FrameTable
@@ -16,6 +17,8 @@ from wirescan.frames.to_arrow import ColumnScan
 from wirescan.reading.chunks import LocalChunks
 from wirescan.reading.nested_groups import open_nested
 from wirescan.reading.stream import Stream
+
+MOST_FILLED = BATCH_ROWS // 16 * 15  # rows of a chunk, if those of the chunk before were too many
 
 
 @dataclass(frozen=True)
@@ -58,6 +61,9 @@ class OutermostReader:
             table = stream.feed(chunk) if columns is None else None
             chunks.repeat_cut(stream)
             if columns is not None:
+                if len(columns) > BATCH_ROWS:
+                    # The views of a batch share the bytes of their chunk.
+                    chunks.size = max(chunks.size * MOST_FILLED // len(columns), 1)
                 yield columns
             if table is not None:
                 yield from self._open_rows(table)

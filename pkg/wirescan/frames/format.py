@@ -70,6 +70,10 @@ class Parser:
             frame, then `scan` with `check` has the same result. Optional: with it a scan may leave
             the verification to the formats inside, which read the same bytes, or to several
             threads.
+        expect_inside: a function of a table of these frames that returns about how many frames are
+            inside each of them, as integers, or None if it is one in each. Exports open so many
+            frames together that they have about as many rows as a batch. Optional: formats with
+            `Display.record_count` state the number.
         writes_columns: whether `scan` accepts a `ColumnWriter` as `into`, which takes the rows. A
             `scan` that passes `into` to `core.loop.scan_frames` does. `batches.iter_batches` reads
             the format faster with it.
@@ -80,6 +84,7 @@ class Parser:
     scan_values: Callable[..., tuple[np.ndarray, int]] | None = None
     bytes_needed: Callable[..., tuple[Any, ...]] | None = None
     verify: Callable[..., np.ndarray] | None = None
+    expect_inside: Callable[[FrameTable], np.ndarray | None] | None = None
     writes_columns: bool = False
 
 

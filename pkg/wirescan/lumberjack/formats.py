@@ -49,6 +49,7 @@ if TYPE_CHECKING:
 
 DEEPEST = 0xFFFF  # largest value of the column `depth`
 USUAL_RATIO = 5  # first guess of decompressed bytes for each compressed byte
+COMPRESSED_EVENT = 16  # bytes of an event in a compressed frame, about
 
 
 def scan(
@@ -146,6 +147,16 @@ def write_events(frames: FrameTable, writer: ColumnWriter, *, check: bool, limit
     """
     require_rows(frames, FRAME, "events are those of a table of lumberjack.frames")
     _open_levels(frames, check=check, limits=limits, depth=1, to_events=True, writer=writer)
+
+
+def _expect_events(frames: FrameTable) -> np.ndarray | None:
+    """Return about how many events each frame has (i8); None if no frame is compressed."""
+    compressed = find_compressed(frames.rows)
+    if not len(compressed):
+        return None
+    expected = np.ones(len(frames), np.int64)
+    expected[compressed] = frames["length"][compressed] // COMPRESSED_EVENT
+    return expected
 
 
 def pairs(
@@ -375,7 +386,11 @@ FRAMES = Format(
     children={"events": events},
     columns={"kind": Column(names=KINDS)},
     parser=Parser(
-        scan=scan_stream, spans=scan_streams, bytes_needed=bytes_needed, writes_columns=True
+        scan=scan_stream,
+        spans=scan_streams,
+        bytes_needed=bytes_needed,
+        expect_inside=_expect_events,
+        writes_columns=True,
     ),
     conversation=Conversation(
         ports=(5044, 5043), openings=OPENINGS, weigh_after_gap=weigh_frames_alone

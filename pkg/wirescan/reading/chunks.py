@@ -34,7 +34,7 @@ class LocalChunks:
     Iterating raises what `open_range` and its function raise.
 
     Attributes:
-        size: bytes in a chunk.
+        size: bytes in a chunk. It may be set for the next chunks.
         new_bytes: the bytes of the last chunk that the chunks before do not have.
     """
 
