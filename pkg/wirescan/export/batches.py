@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import partial
 from itertools import chain
-from typing import Any, SupportsIndex
+from typing import Any, SupportsIndex, TypeAlias
 
 from wirescan.frames.optional_packages import name_package
 
@@ -35,7 +35,7 @@ BATCH_BYTES = CHUNK_BYTES
 # a frame and has more than a quarter of its bytes in it, the frame is copied.
 MEMORY_CHUNK_BYTES = 256 << 20
 # Frames before they become record batches of the wanted sizes.
-Result = pa.RecordBatch | ScannedColumns | FrameTable
+Result: TypeAlias = "pa.RecordBatch | ScannedColumns | FrameTable"
 MOST_THREADS = 4  # that make columns of tables: one thread reads the frames of all of them
 
 
