@@ -167,7 +167,7 @@ def _read_outermost(
     )
     allow_cut = tail or file_range.reaches_end
     can_write = not prepared.filters and can_write_columns(column_scan)
-    # Other chunks begin inside a frame, mostly, and its bytes are joined: then rows are needed.
+    # Other chunks mostly begin inside a frame, whose bytes are joined. Then rows are needed.
     if can_write and isinstance(file_range.chunks, LocalChunks):
         reader = OutermostReader(column_scan, file_range.path, **options)
         yield from reader.read(file_range.chunks, prepared.start, allow_cut=allow_cut)
