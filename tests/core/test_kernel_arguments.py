@@ -455,7 +455,7 @@ def test_ranges_of_rows():
 
 def widen(spans):
     """Return rows that begin with the columns of spans, and have another column."""
-    rows = np.zeros(len(spans), [*loop.HEAD.descr, ("other", "i4")])
+    rows = np.zeros(len(spans), [*loop.HEAD.descr, ("other", "i8")])
     for name in loop.HEAD.names:
         rows[name] = spans[name]
     return rows
