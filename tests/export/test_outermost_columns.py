@@ -312,7 +312,7 @@ def test_a_scan_that_needs_rows_does_not_move_the_stream():
     assert found[:3] == [0, 1, 2]
 
 
-def test_packed_messages_after_others(tmp_path):
+def test_packed_messages_after_others():
     """Messages that are read in place are not written twice, if one after them is packed."""
     folder = CORPUS / "thrift"
     plain = (folder / "framed-compact.requests.theader").read_bytes() * 50
