@@ -5,7 +5,9 @@ generates. C files and extension modules are kept under build/. A module is comp
 its C code, a header or a flag has changed. Installs, editable installs and wheels share this cache.
 
 Environment variables: DEBUG=1 builds with symbols and annotated sources. SANITIZE=1 builds with
-symbols, AddressSanitizer and UBSan. COVERAGE=1 counts executed lines, for gcov.
+symbols, AddressSanitizer and UBSan. COVERAGE=1 counts executed lines, for gcov. BUILD_CACHE is the
+absolute path of another build/. Modules with the same C code, headers and flags are taken from it,
+and new ones are stored there.
 """
 
 import hashlib
@@ -21,6 +23,7 @@ from setuptools.command.build import build
 from setuptools.command.build_ext import build_ext
 
 PKG = Path("pkg")
+MODULES = Path(os.environ.get("BUILD_CACHE") or "build", "modules")
 SHARED = "wirescan.core.shared"
 # Modules that are at least 5 % faster with -O3 than with -O2, kernels on lognormal frame sizes.
 FASTER_WITH_O3 = {
@@ -101,7 +104,7 @@ class BuildWithCache(build_ext):
     def build_extension(self, extension: Extension) -> None:
         """Copy a module from the cache, or compile it and store it there."""
         target = Path(self.get_ext_fullpath(extension.name))
-        cached = Path("build", "modules", self.digest(extension), target.name)
+        cached = MODULES / self.digest(extension) / target.name
         if cached.exists():
             target.parent.mkdir(parents=True, exist_ok=True)
             shutil.copy2(cached, target)
