@@ -87,8 +87,14 @@ def pytest_collection(session):
 
 
 def pytest_collection_finish(session):
+    """Enable the garbage collector. If tests of Spark were selected, make Spark start faster."""
     gc.enable()
     gc.freeze()
+    is_run = not session.config.option.collectonly
+    if is_run and any(item.get_closest_marker("spark") for item in session.items):
+        from tests.spark.home import use_quick_spark
+
+        use_quick_spark()
 
 
 def pytest_collection_modifyitems(items):

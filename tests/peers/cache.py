@@ -1,4 +1,4 @@
-"""A cache for the programs that the peer tests download or build.
+"""A cache for what the tests of real programs and of Spark download or make.
 
 The cache is outside the repository: in the directory WIRESCAN_PEERS_CACHE, by default
 ~/.cache/wirescan/peers. Each recipe has its own directory, whose name holds the recipe's checksum.

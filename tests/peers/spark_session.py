@@ -4,6 +4,7 @@ A process has one Java machine, and its jars cannot change. Files of this group 
 process, so all of them take this session.
 """
 
+import os
 from collections.abc import Iterator
 
 from .broker import fetch_jars
@@ -11,15 +12,18 @@ from .broker import fetch_jars
 
 def run_session() -> Iterator:
     """Yield the session, and stop it afterwards: the body of a fixture of the scope `session`."""
-    from tests.spark.records import JAVA_OPTIONS
+    from tests.spark.home import use_quick_spark
     from wirescan.spark import session
 
     jars = ",".join(map(str, sorted(fetch_jars("spark").glob("*.jar"))))
-    settings = {
-        "spark.jars": jars,
-        "spark.sql.shuffle.partitions": 2,
-        "spark.driver.extraJavaOptions": JAVA_OPTIONS,
-    }
+    settings = {"spark.jars": jars, "spark.sql.shuffle.partitions": 2}
+    before = {name: os.environ.get(name) for name in ("SPARK_HOME", "JAVA_HOME")}
+    use_quick_spark()
     spark = session("tests", "local[2,2]", **settings)
     yield spark
     spark.stop()
+    for name, value in before.items():
+        if value is None:
+            os.environ.pop(name, None)
+        else:
+            os.environ[name] = value

@@ -21,7 +21,6 @@ from pathlib import Path
 from wirescan.spark import session
 from wirescan.spark.java import find_java
 
-JAVA_OPTIONS = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"  # tests are short: compile little
 TIMEOUT = 120  # seconds for one event
 CALL_TIMEOUT = 3 * TIMEOUT  # seconds for a call of the driver, which may wait for events
 CONFIG = {
@@ -30,8 +29,6 @@ CONFIG = {
     "spark.driver.memory": "1g",
     "spark.executor.memory": "512m",
     "spark.sql.shuffle.partitions": 4,
-    "spark.driver.extraJavaOptions": JAVA_OPTIONS,
-    "spark.executor.extraJavaOptions": JAVA_OPTIONS,
 }
 
 
@@ -81,7 +78,6 @@ class Cluster:
             "SPARK_LOCAL_IP": host,
             "SPARK_LOCAL_DIRS": str(self.folder / "local"),
             "SPARK_DAEMON_MEMORY": "256m",
-            "SPARK_DAEMON_JAVA_OPTS": JAVA_OPTIONS,
         }
         program = [home / "bin" / "spark-class", f"org.apache.spark.deploy.{name}"]
         options = ["--host", host, "--port", "0", "--webui-port", "0"]

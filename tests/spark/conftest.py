@@ -5,22 +5,10 @@ import os
 import pytest
 from pyspark.sql.datasource import DataSourceReader
 
-from tests.spark.home import make_spark_home
 from tests.spark.records import JAVA_OPTIONS, make_batch, write_segment
 
 # Spark pushes filters down since 4.1.
 collect_ignore = [] if hasattr(DataSourceReader, "pushFilters") else ["test_filters.py"]
-
-
-@pytest.fixture(scope="session", autouse=True)
-def spark_home(tmp_path_factory):
-    """Set SPARK_HOME, unless it is set, to a pyspark whose Python processes start quickly."""
-    if "SPARK_HOME" in os.environ:
-        yield
-        return
-    os.environ["SPARK_HOME"] = str(make_spark_home(tmp_path_factory.mktemp("spark-home")))
-    yield
-    del os.environ["SPARK_HOME"]
 
 
 @pytest.fixture(scope="session")

@@ -15,7 +15,6 @@ from tests.support.paths import ROOT
 BLOCKS = dict(
     re.findall(r"<!-- (\w+) -->\n```\w+\n(.*?)```", (ROOT / "docs/spark.md").read_text(), re.DOTALL)
 )
-JAVA_OPTIONS = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
 TIMEOUT = 600  # seconds; several tests may share a core
 
 

@@ -6,7 +6,8 @@ from tests.support.places import copy_bytes
 from wirescan import kafka
 
 ORDERS = KAFKA_CORPUS / "orders-0"
-JAVA_OPTIONS = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"  # tests are short: compile little
+# Options of the fixture `spark`. test_java.py tests that the session keeps them.
+JAVA_OPTIONS = "-Dfirst=1 -Dsecond=2"
 
 
 def make_batch(base, count=20, codec="none", **options):

@@ -14,7 +14,6 @@ spark = session(
     **{
         "spark.driver.memory": "1g",
         "spark.sql.streaming.minBatchesToRetain": 1000,
-        "spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC",
     },
 )
 options = {"columns": "offset,key,value"} | ({} if once else {"maxBytesPerTrigger": "100k"})

@@ -248,6 +248,16 @@ def test_workers_use_the_packed_environment(cluster, packed, tmp_path):
     assert rows.cast(expected.schema).equals(expected)
 
 
+def list_ways():
+    """Return each format with each way to read it, one way in the daily run and one at night."""
+    ways = (read_with_function, read_with_source)
+    return [
+        pytest.param(name, way, marks=[pytest.mark.nightly] if (number + other) % 2 else [])
+        for number, name in enumerate(list_chosen_formats())
+        for other, way in enumerate(ways)
+    ]
+
+
 def test_an_archive_of_the_package(cluster, archived):
     files = archived(list_imported_files)
     folders = {("worker-0", "wirescan"), ("worker-1", "wirescan")}
@@ -282,8 +292,7 @@ def test_users_functions_run_on_workers(archived, name):
     assert archived(count_in_tasks, name) == [(rows, size)]
 
 
-@pytest.mark.parametrize("way", [read_with_function, read_with_source])
-@pytest.mark.parametrize("name", list_chosen_formats())
+@pytest.mark.parametrize("name, way", list_ways())
 def test_rows_are_those_of_the_local_engine(archived, name, way):
     check_rows(archived, name, way)
 

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.spark.guides import JAVA_OPTIONS, TIMEOUT, find_block, find_free_port, run_servers
+from tests.spark.guides import TIMEOUT, find_block, find_free_port, run_servers
 from tests.spark.records import ORDERS
 
 pytestmark = pytest.mark.spark
@@ -58,7 +58,7 @@ def server(tmp_path_factory):
         **{
             "15002": port,
             "spark-submit": "spark-submit --master 'local[2]' --driver-memory 1g "
-            f"--driver-java-options '{JAVA_OPTIONS}' --conf spark.sql.shuffle.partitions=2 "
+            "--conf spark.sql.shuffle.partitions=2 "
             "--conf spark.ui.enabled=false --conf spark.log.level=ERROR",
         },
     )
@@ -103,15 +103,15 @@ def test_a_client_has_no_jvm(server, tmp_path):
 
 
 @pytest.mark.parametrize(
-    "modules",
+    "modules, selection",
     [
-        pytest.param(("test_read.py", "test_mapping.py"), id="a sample"),
-        pytest.param(MODULES, id="all", marks=pytest.mark.nightly),
+        pytest.param(("test_read.py", "test_mapping.py"), "spark and not nightly", id="a sample"),
+        pytest.param(MODULES, "spark", id="all", marks=pytest.mark.nightly),
     ],
 )
-def test_tests_of_classic_sessions_pass(server, modules):
+def test_tests_of_classic_sessions_pass(server, modules, selection):
     """They run in their own process, which cannot have classic sessions and those of Connect."""
-    pytest_command = [sys.executable, "-m", "pytest", "-q", "-m", "spark"]
+    pytest_command = [sys.executable, "-m", "pytest", "-q", "-m", selection]
     options = ["-p", "no:cacheprovider", "-W", "ignore"]
     options += [
         f"--deselect=tests/spark/{module}::{test}" for module in modules for test in ONLY_CLASSIC

@@ -13,7 +13,6 @@ import pytest
 from pyspark.errors import PySparkException
 
 from tests.spark.records import make_batch, write_segment
-from tests.support.paths import ROOT
 from wirescan.spark import read
 
 pytestmark = pytest.mark.spark
@@ -23,12 +22,9 @@ DROP_CAPABILITIES = ("setpriv", "--bounding-set=-dac_override,-dac_read_search",
 # Prints the error of each file and function, in a session without the capabilities of root.
 DENIED = """
 import json, sys
-sys.path.insert(0, sys.argv[1])
-from tests.spark.records import JAVA_OPTIONS
 from wirescan.spark import read, session
-config = {"spark.driver.memory": "1g", "spark.driver.extraJavaOptions": JAVA_OPTIONS}
-spark = session("denied", "local[1,2]", **config)
-for path in sys.argv[2:]:
+spark = session("denied", "local[1,2]", **{"spark.driver.memory": "1g"})
+for path in sys.argv[1:]:
     for way in (lambda: read(spark, path), lambda: spark.read.format("wirescan").load(path)):
         try:
             print(json.dumps(way().count()))
@@ -117,7 +113,7 @@ def test_unreadable_files_are_named(tmp_path):
     file.chmod(0)
     directory.chmod(0)
     prefix = DROP_CAPABILITIES if os.geteuid() == 0 else ()
-    arguments = [str(ROOT), str(file), str(directory)]
+    arguments = [str(file), str(directory)]
     done = subprocess.run(
         [*prefix, sys.executable, "-c", DENIED, *arguments],
         capture_output=True,

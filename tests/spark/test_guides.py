@@ -17,7 +17,6 @@ import pytest
 import wirescan
 from tests.spark.guides import (
     BLOCKS,
-    JAVA_OPTIONS,
     ROOT,
     find_block,
     find_free_port,
@@ -128,7 +127,7 @@ def test_the_guide_for_a_standalone_cluster_runs(packed, tmp_path):
     start = find_block("cluster", **{"7077": port})
     (tmp_path / "job.py").write_text(find_block("job"))
     (tmp_path / "environment.tar.gz").symlink_to(packed)
-    memory = f"--driver-memory 1g --driver-java-options '{JAVA_OPTIONS}' --executor-memory"
+    memory = "--driver-memory 1g --executor-memory"
     submit = find_block(
         "submit",
         **{
@@ -198,9 +197,7 @@ def test_a_submission_connects_to_the_cluster(tmp_path, name, application, prope
         cwd=tmp_path,
         capture_output=True,
         text=True,
-        env=make_environment(
-            tmp_path, HADOOP_CONF_DIR=str(tmp_path), SPARK_SUBMIT_OPTS=JAVA_OPTIONS
-        ),
+        env=make_environment(tmp_path, HADOOP_CONF_DIR=str(tmp_path)),
     )
     output = done.stdout + done.stderr
     assert done.returncode, output[-4000:]

@@ -102,6 +102,7 @@ def test_a_batch_cut_at_the_end_of_a_value(spark):
         map_frames(frame, "value", cut="drop")
 
 
+@pytest.mark.nightly
 def test_large_kept_columns_are_returned_in_several_batches(spark):
     """Each frame repeats the kept columns. One column of Arrow cannot hold 2,400 million bytes."""
     sets = make_batch(0, 1200, "zstd") + make_batch(1200, 1200, "zstd")

@@ -1,5 +1,6 @@
 """read(): the same frames as without Spark."""
 
+import json
 import os
 
 import pytest
@@ -14,6 +15,7 @@ from tests.spark.records import (
     read_expected_rows,
     write_segment,
 )
+from tests.support.paths import AIVEN_STORAGE
 from wirescan.spark import read
 
 pytestmark = pytest.mark.spark
@@ -87,6 +89,16 @@ def test_a_file_that_grows_after_the_plan(spark, cut):
         file.write(make_batch(0) + make_batch(20))
     assert sorted(row.offset for row in frame.collect()) == list(range(20))
     assert read(spark, path, columns=["offset"]).count() == 40
+
+
+def test_segments_that_are_stored_in_chunks(spark):
+    path = str(AIVEN_STORAGE / "compressed")
+    columns = ["topic", "partition", "offset"]
+    table = read(spark, path, format="kafka.records", columns=columns)
+    rows = table.where("offset >= 240 and offset < 243").collect()
+    assert [tuple(row) for row in rows] == [("orders", 0, offset) for offset in (240, 241, 242)]
+    expected = json.loads((AIVEN_STORAGE / "expected.json").read_text())
+    assert table.count() >= expected["compressed"]["read_uncommitted"]["records"]
 
 
 def test_empty_input_gives_no_rows(spark, tmp_path):
