@@ -18,6 +18,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 import wirescan
+from tests.support.examples import read_example_count
 from tests.support.paths import ORDERS
 from wirescan import FrameError
 from wirescan.export.lazy_sources import arrow_expressions, file_scan
@@ -224,7 +225,9 @@ def to_arrow_expression(test):
 
 
 PROPERTY = settings(
-    deadline=None, max_examples=150, suppress_health_check=[HealthCheck.function_scoped_fixture]
+    deadline=None,
+    max_examples=5 * read_example_count(10),
+    suppress_health_check=[HealthCheck.function_scoped_fixture],
 )
 
 

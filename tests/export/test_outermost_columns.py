@@ -16,6 +16,7 @@ import wirescan
 from tests.laws.cases import steady
 from tests.laws.packages import PACKAGES
 from tests.strategies import shared as st
+from tests.support.examples import read_example_count
 from tests.support.paths import CORPUS
 from wirescan import FrameError, Limits
 from wirescan.core.column_writer import ColumnWriter
@@ -150,7 +151,7 @@ def test_a_scan_into_columns_keeps_the_law_over_many_blocks(name):
 def test_damage_in_any_chunk_is_reported_as_by_tables(format, errors):
     one = RECORDED[format].read_bytes()
     chance = random.Random(3)
-    for _ in range(10):
+    for _ in range(read_example_count(4)):
         raw = bytearray(one * 20)
         for _ in range(chance.choice((1, 1, 3))):
             raw[chance.randrange(len(raw))] ^= 1 << chance.randrange(8)

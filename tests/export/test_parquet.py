@@ -12,6 +12,7 @@ from hypothesis import given
 
 import wirescan
 from tests.laws.cases import steady
+from tests.laws.packages import PACKAGES
 from tests.strategies import kafka as strategies
 from tests.strategies import shared as st
 from tests.support.paths import ORDERS
@@ -87,23 +88,28 @@ def test_every_format_is_converted(tmp_path, format, size):
         assert written["offset"].to_pylist() == table["offset"].tolist()
 
 
-def read_counted(path, columns, errors, *, as_columns):
+def read_counted(path, format, columns, errors, *, as_columns, chunk=counted_batches.BATCH_BYTES):
     """Return what is written and counted of a file, or the error that reading raises."""
     with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(counted_batches, "BATCH_BYTES", chunk)
         # The frames become columns without tables, or only by tables.
-        if as_columns:
+        if as_columns and format == "kafka.records":
             patch.setattr(counted_batches, "open_nested", None)
-        else:
+        if not as_columns:
             patch.setattr(counted_batches, "make_column_reader", lambda *arguments, **options: None)
-        layout = Layout.from_columns("kafka.records", columns)
+            patch.setattr(counted_batches, "can_write_columns", lambda scan: False)
+        layout = Layout.from_columns(format, columns)
+        advanced = []
+        options = {"errors": errors, "advance": advanced.append}
         try:
-            pieces = list(write_counted(plan(path, "kafka.records"), layout, errors=errors))
+            pieces = list(write_counted(plan(path, format), layout, **options))
         except FrameError as error:
             return str(error), error.source
     batches = [batch for piece in pieces for _, batch in piece.batches]
     faults_found = [piece.faults.to_pylist() for piece in pieces if piece.faults is not None]
     rows = pa.Table.from_batches(batches, layout.schema).combine_chunks()
-    return sum((piece.summary for piece in pieces), Summary()), rows.to_pylist(), faults_found
+    summary = sum((piece.summary for piece in pieces), Summary())
+    return summary, sum(advanced), rows.to_pylist(), faults_found
 
 
 @steady
@@ -117,8 +123,54 @@ def test_columns_without_tables_are_written_and_counted_as_tables_are(raw, colum
         path = os.path.join(folder, f"{0:020}.log")
         with open(path, "wb") as file:
             file.write(raw)
-        by_columns = read_counted(path, columns, errors, as_columns=True)
-        assert by_columns == read_counted(path, columns, errors, as_columns=False)
+        by_columns = read_counted(path, "kafka.records", columns, errors, as_columns=True)
+        by_rows = read_counted(path, "kafka.records", columns, errors, as_columns=False)
+        assert by_columns == by_rows
+
+
+@pytest.mark.parametrize(
+    "name, format",
+    [
+        ("kafka", "kafka.batches"),
+        ("lumberjack", "lumberjack.frames"),
+        ("nats", "nats.messages"),
+        ("liftbridge.entries", "liftbridge.entries"),
+        ("thrift", "thrift.frames"),
+    ],
+)
+def test_outermost_frames_are_written_and_counted_as_tables_are(name, format):
+    package = PACKAGES[name]
+
+    @steady
+    @given(
+        st.one_of(package.good, package.damaged),
+        st.sampled_from(["strict", "mark", "skip"]),
+        st.sampled_from([100, 1 << 20]),
+        st.sampled_from([1, 20]),
+    )
+    def check(raw, errors, chunk, times):
+        with tempfile.TemporaryDirectory() as folder:
+            path = os.path.join(folder, "frames")
+            with open(path, "wb") as file:
+                file.write(raw * times)
+            columns = ["_start", "size", "fault", *to_arrow.list_default_columns(format)]
+            options = {"columns": list(dict.fromkeys(columns)), "errors": errors, "chunk": chunk}
+            by_columns = read_counted(path, format, as_columns=True, **options)
+            assert by_columns == read_counted(path, format, as_columns=False, **options)
+
+    check()
+
+
+def test_good_outermost_frames_are_converted_without_tables(tmp_path, monkeypatch):
+    raw = encode_batch([b"value"]) * 1000
+    path = tmp_path / "batches.log"
+    path.write_bytes(raw + raw[:20])
+    monkeypatch.setattr(counted_batches, "_count_table", None)
+    advanced = []
+    done = convert(path, tmp_path / "out", "kafka.batches", advance=advanced.append)
+    assert (done.frames, done.records, done.faults) == (1000, 1000, 0)
+    assert sum(advanced) == len(raw)
+    assert (done.bytes, done.tail) == (len(raw) + 20, 20)
 
 
 def test_what_a_file_may_expand_to_is_bounded(tmp_path):

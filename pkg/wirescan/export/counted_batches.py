@@ -21,15 +21,17 @@ from wirescan.export import fault_report
 from wirescan.export.batches import BATCH_BYTES
 from wirescan.export.column_batches import make_column_reader
 from wirescan.export.hive_layout import Key, Layout
-from wirescan.export.table_parts import BATCH_ROWS
+from wirescan.export.outermost_columns import OutermostReader, can_write_columns
+from wirescan.export.table_parts import BATCH_ROWS, split_batch
 from wirescan.frames.errors import check_mode
 from wirescan.frames.limits import Limits
 from wirescan.frames.lookup import find_bad_frames
 from wirescan.frames.registry import format_of
 from wirescan.frames.table import FrameTable
+from wirescan.frames.to_arrow import ColumnScan
 from wirescan.reading.allowance import Allowance
 from wirescan.reading.chunked import count_chunks, scan_outermost
-from wirescan.reading.chunks import open_chunks
+from wirescan.reading.chunks import LocalChunks, open_chunks
 from wirescan.reading.filters import Condition, check_filters
 from wirescan.reading.nested_groups import open_nested
 from wirescan.reading.splits import Slice
@@ -75,7 +77,7 @@ class RowChoice(Protocol):
 
 
 class CountedBatches(NamedTuple):
-    """The result for one table of frames.
+    """Counts, and the rows of one table or record batch.
 
     Attributes:
         summary: what is to be counted.
@@ -100,7 +102,7 @@ def write_counted(
     chooser: RowChoice | None = None,
     advance: Callable[[int], None] = lambda count: None,
 ) -> Iterator[CountedBatches]:
-    """Yield the frames of some slices, table by table.
+    """Yield the frames of some slices, part by part.
 
     Args:
         slices: the slices. A file counts in the slice that has its first byte.
@@ -121,50 +123,109 @@ def write_counted(
         ValueError, TypeError, EOFError, OSError: as `chunked.iter_tables`.
     """
     check_mode(errors, limits)
-    format = format_of(layout.format)
     # Bad rows are skipped here and not by the readers, so that they are counted.
     options: dict[str, Any] = {
         "errors": "strict" if errors == "strict" else "mark",
         "check": check,
         "limits": limits,
     }
-    conditions = check_filters(filters, format)
+    conditions = check_filters(filters, format_of(layout.format))
     needs_rows = chooser is not None or bool(conditions) or _needs_rows(layout, errors)
     for part in slices:
         if chooser is not None and chooser.is_done:
             return
-        covered = 0
-        opener = _make_opener(layout, part.path, conditions, options, needs_rows=needs_rows)
-        file_range = open_chunks(part.path, part.start, part.stop, BATCH_BYTES)
-        for frames in scan_outermost(
-            count_chunks(file_range.chunks, opener.allowance),
-            format,
-            offset=part.start,
-            allow_cut=part.last or file_range.reaches_end,
-            source=part.path,
-            allowance=opener.allowance,
-            **options,
-        ):
-            read = int(frames["size"].sum(dtype=np.int64))
-            covered += read
-            yield CountedBatches(Summary(frames=int(np.count_nonzero(~frames.bad))), [])
-            for result in opener.open(frames):
+        tail = len(part)
+        for group in _read_frames(layout, part, conditions, options, needs_rows=needs_rows):
+            yield CountedBatches(Summary(frames=group.frames), [])
+            for result in group.results:
                 yield _count_result(result, layout, errors, chooser, part.path)
-            advance(read)
+            advance(group.bytes)
+            # The frames of a capture do not have the bytes of its packets' headers.
+            tail = tail - group.bytes if group.tail is None else group.tail
             if chooser is not None and chooser.is_done:
                 break
-        # The frames of a capture do not have the bytes of its packets' headers.
-        is_captured = format.outermost.make_reader is not None
-        tail_size = len(frames.tail) if is_captured else len(part) - covered
-        yield CountedBatches(
-            Summary(files=int(part.start == 0), bytes=len(part), tail=tail_size), []
-        )
+        yield CountedBatches(Summary(files=int(part.start == 0), bytes=len(part), tail=tail), [])
 
 
 def _needs_rows(layout: Layout, errors: str) -> bool:
     """Return whether rows are sorted into directories, or counted for damage in their lists."""
     has_lists = not format_of(layout.format).lists.keys().isdisjoint(layout.columns)
     return bool(layout.by) or (errors != "strict" and has_lists)
+
+
+class _FrameGroup(NamedTuple):
+    """Counts of outermost frames, and the rows to write for them.
+
+    frames: the number of good frames.
+    bytes: the size of all frames.
+    results: the rows. Iteration may raise FrameError.
+    tail: the bytes of a capture after the last whole frames; None for other files.
+    """
+
+    frames: int
+    bytes: int
+    results: Iterable[pa.RecordBatch | FrameTable]
+    tail: int | None = None
+
+
+def _read_frames(
+    layout: Layout,
+    part: Slice,
+    conditions: Sequence[Condition],
+    options: dict[str, Any],
+    *,
+    needs_rows: bool,
+) -> Iterator[_FrameGroup]:
+    """Yield the frames of a slice: as columns if possible, otherwise as tables.
+
+    conditions: the filters. options: the arguments `errors`, `check` and `limits` of the readers.
+    """
+    format = format_of(layout.format)
+    file_range = open_chunks(part.path, part.start, part.stop, BATCH_BYTES)
+    allow_cut = part.last or file_range.reaches_end
+    scan = ColumnScan(format, layout.stored_schema, file=part.path, **options)
+    can_write = can_write_columns(scan) and not needs_rows
+    if can_write and isinstance(file_range.chunks, LocalChunks):
+        yield from _read_outermost(scan, file_range.chunks, part, options, allow_cut=allow_cut)
+        return
+    opener = _make_opener(layout, part.path, conditions, options, needs_rows=needs_rows)
+    for frames in scan_outermost(
+        count_chunks(file_range.chunks, opener.allowance),
+        format,
+        offset=part.start,
+        allow_cut=allow_cut,
+        source=part.path,
+        allowance=opener.allowance,
+        **options,
+    ):
+        tail = len(frames.tail) if format.outermost.make_reader is not None else None
+        yield _count_frames(frames, opener.open(frames), tail)
+
+
+def _read_outermost(
+    scan: ColumnScan, chunks: LocalChunks, part: Slice, options: dict[str, Any], *, allow_cut: bool
+) -> Iterator[_FrameGroup]:
+    """Yield the frames of an outermost format: columns, or tables where rows are needed.
+
+    options: as in `_read_frames`. allow_cut: as in `scan_outermost`.
+    """
+    reader = OutermostReader(scan, part.path, **options)
+    for result in reader.read(chunks, part.start, allow_cut=allow_cut):
+        if isinstance(result, FrameTable):
+            yield _count_frames(result, [result])
+        else:
+            size = result.count_bytes()
+            batch = scan.make_batch(result)
+            batches = split_batch(batch, size, batch_rows=BATCH_ROWS, batch_bytes=BATCH_BYTES)
+            yield _FrameGroup(len(result), size, batches)
+
+
+def _count_frames(
+    frames: FrameTable, results: Iterable[pa.RecordBatch | FrameTable], tail: int | None = None
+) -> _FrameGroup:
+    """Return outermost frames with their counts."""
+    size = int(frames["size"].sum(dtype=np.int64))
+    return _FrameGroup(int(np.count_nonzero(~frames.bad)), size, results, tail)
 
 
 class _Opener(NamedTuple):

@@ -1,7 +1,7 @@
 """Outermost frames that become columns without tables of their rows.
 
-Only filters, damage and captures need rows. `batches.py` uses this module for the formats whose
-parsers have `writes_columns`.
+Filters, damage and captures need rows. `batches.py` and `counted_batches.py` use this module for
+local files and bytes, and for the formats whose parsers have `writes_columns`.
 """
 
 from __future__ import annotations

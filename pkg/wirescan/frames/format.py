@@ -75,8 +75,8 @@ class Parser:
             frames together that they have about as many rows as a batch. Optional: formats with
             `Display.record_count` state the number.
         writes_columns: whether `scan` accepts a `ColumnWriter` as `into`, which takes the rows. A
-            `scan` that passes `into` to `core.loop.scan_frames` does. `batches.iter_batches` reads
-            the format faster with it.
+            `scan` that passes `into` to `core.loop.scan_frames` does. Exports read the format
+            faster with it.
     """
 
     scan: Callable[..., tuple[np.ndarray, int, int, int]] | None = None

@@ -119,7 +119,10 @@ class ScannedColumns(PlaceColumns):
         return sum(self._writer.take_sum(count) for count in self.format.lists.values())
 
     def count_bytes(self) -> int:
-        """Return the bytes that the frames are in."""
+        """Return the size of the frames in bytes; inside others, of the bytes that hold them."""
+        if self.outer is None:
+            size: int = self._writer.take_sum("size")
+            return size
         return sum(map(len, self._writer.windows))
 
     @property
@@ -156,6 +159,9 @@ def list_requests(
     """
     # `Allowance` counts the pairs, also of lists that are not exported.
     requests: list[Request] = [methodcaller("add_sum", count) for count in format.lists.values()]
+    if format.within is None:
+        # `ScannedColumns.count_bytes` adds the sizes of outermost frames.
+        requests.append(methodcaller("add_sum", "size"))
     for name, kind in fields:
         column = format.describe_column(name)
         own = None if column is None else _list_own_requests(format, column, kind)
