@@ -32,6 +32,7 @@ from wirescan.nats.scan import scan_stream
 from wirescan.testing import laws
 
 RECORDED = {
+    "kafka.requests": CORPUS / "kafka-streams" / "kafka-python-4" / "committed-1.requests.bin",
     "lumberjack.frames": CORPUS / "lumberjack" / "recorded" / "filebeat.sent.bin",
     "lumberjack.events": CORPUS / "lumberjack" / "recorded" / "filebeat.sent.bin",
     "nats.messages": CORPUS / "nats" / "recorded" / "nats-py.client.bin",
@@ -41,6 +42,7 @@ RECORDED = {
 # Packages whose outermost frames, or the frames inside them, are written as columns.
 WRITTEN = {
     "kafka": ("kafka.batches",),
+    "kafka.init_producer_id_request": ("kafka.requests",),
     "redpanda": ("kafka.redpanda_batches",),
     "kbak": ("kafka.kbak_segments",),
     "connect-backup": ("kafka.connect_backup_records",),

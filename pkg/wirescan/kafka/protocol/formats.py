@@ -660,7 +660,7 @@ REQUESTS = Format(
     requests,
     children=_list_body_readers("request"),
     columns={"api_key": Column(names=ApiKey)},
-    parser=Parser(scan=scan_requests, spans=scan_request_streams),
+    parser=Parser(scan=scan_requests, spans=scan_request_streams, writes_columns=True),
     conversation=Conversation(
         ports=PORTS, openings=OPENINGS, sender="client", weigh_after_gap=weigh_requests_alone
     ),
