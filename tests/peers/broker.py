@@ -99,8 +99,12 @@ def find_java() -> str:
 
 @cache
 def read_java_version(java: str) -> str:
-    """Return what a java command prints of its version. Another version needs other archives."""
-    return subprocess.run([java, "-version"], capture_output=True, text=True, check=True).stderr
+    """Return the version of a java command. Another version needs other archives.
+
+    The text does not depend on the command's options, as that of `-version` does.
+    """
+    command = [java, "-Xinternalversion"]
+    return subprocess.run(command, capture_output=True, text=True, check=True).stdout
 
 
 def fetch_jars(line: str = "3.9") -> Path:
