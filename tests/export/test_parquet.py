@@ -24,6 +24,7 @@ from wirescan.export.hive_layout import Layout
 from wirescan.export.parquet import Summary, convert, write, write_counted
 from wirescan.frames import to_arrow
 from wirescan.kafka import Record, encode_batch
+from wirescan.nats import encode_msg
 from wirescan.reading.splits import Slice, plan
 
 GOOD = encode_batch(
@@ -159,6 +160,22 @@ def test_outermost_frames_are_written_and_counted_as_tables_are(name, format):
             assert by_columns == read_counted(path, format, as_columns=False, **options)
 
     check()
+
+
+def test_the_limit_of_rows_does_not_count_the_pairs_of_lists(tmp_path):
+    """Conversions by tables do not count them either."""
+    one = encode_msg("a", "1", b"x", headers=[(f"k{number}", b"v") for number in range(30)])
+    path = tmp_path / "frames.nats"
+    path.write_bytes(one * 50)
+    for by in ([], ["subject"]):
+        done = convert(
+            path,
+            tmp_path / f"out-{len(by)}",
+            "nats.messages",
+            partition_by=by,
+            limits=Limits(rows=100),
+        )
+        assert done.records == 50
 
 
 def test_good_outermost_frames_are_converted_without_tables(tmp_path, monkeypatch):

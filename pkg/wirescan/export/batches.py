@@ -20,7 +20,7 @@ from wirescan.decoding.decoder import Decoder
 from wirescan.decoding.payload_columns import PayloadColumns
 from wirescan.export.column_batches import ColumnReader, make_column_reader
 from wirescan.export.outermost_columns import OutermostReader, can_write_columns
-from wirescan.export.table_parts import BATCH_ROWS, split_batch, split_by_bytes
+from wirescan.export.table_parts import BATCH_ROWS, make_batches, split_by_bytes
 from wirescan.frames.limits import Limits
 from wirescan.frames.scanned_columns import ScannedColumns
 from wirescan.frames.table import FrameTable
@@ -120,7 +120,7 @@ def iter_batches(
     # A `ColumnReader` has its own threads, and rarely gives a table.
     threads = min(choose_workers(workers), MOST_THREADS) if reader is None else 1
     batches = map_in_order(
-        partial(_make_batches, make_batch, column_scan.make_batch, batch_bytes),
+        partial(_make_batches, make_batch, column_scan, batch_bytes),
         _split_tables(results, batch_bytes, columns),
         threads,
     )
@@ -199,16 +199,13 @@ def _split_tables(
 
 def _make_batches(
     make_batch: Callable[[FrameTable], pa.RecordBatch],
-    make_batch_of_columns: Callable[[ScannedColumns], pa.RecordBatch],
+    column_scan: ColumnScan,
     batch_bytes: int,
     part: Result,
 ) -> list[pa.RecordBatch]:
     """Return the record batches of a part that `_split_tables` yields."""
     if isinstance(part, ScannedColumns):
-        batch = make_batch_of_columns(part)
-        return split_batch(
-            batch, part.count_bytes(), batch_rows=BATCH_ROWS, batch_bytes=batch_bytes
-        )
+        return make_batches(column_scan, part, batch_rows=BATCH_ROWS, batch_bytes=batch_bytes)
     return [make_batch(part) if isinstance(part, FrameTable) else part]
 
 

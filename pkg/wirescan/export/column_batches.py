@@ -15,7 +15,7 @@ from typing import Any, NamedTuple, SupportsIndex
 import numpy as np
 
 from wirescan.core.parallel import FixedWorkers, choose_workers, cut_evenly, map_in_order
-from wirescan.export.table_parts import split_batch, split_by_bytes
+from wirescan.export.table_parts import make_batches, split_by_bytes
 from wirescan.frames.errors import FrameError, enforce_mode
 from wirescan.frames.format import Format
 from wirescan.frames.limits import Limits
@@ -263,11 +263,8 @@ class ColumnReader:
             frames = self._columns.read_inside(group.table)
         if frames is None:
             return group, None
-        batches = split_batch(
-            self._columns.make_batch(frames),
-            frames.count_bytes(),
-            batch_rows=self.batch_rows,
-            batch_bytes=self.batch_bytes,
+        batches = make_batches(
+            self._columns, frames, batch_rows=self.batch_rows, batch_bytes=self.batch_bytes
         )
         return group, _Opened(batches, partial(self.allowance.spend_columns, frames))
 

@@ -22,7 +22,7 @@ from wirescan.export.batches import BATCH_BYTES
 from wirescan.export.column_batches import make_column_reader
 from wirescan.export.hive_layout import Key, Layout
 from wirescan.export.outermost_columns import OutermostReader, can_write_columns
-from wirescan.export.table_parts import BATCH_ROWS, split_batch
+from wirescan.export.table_parts import BATCH_ROWS, make_batches
 from wirescan.frames.errors import check_mode
 from wirescan.frames.limits import Limits
 from wirescan.frames.lookup import find_bad_frames
@@ -102,7 +102,7 @@ def write_counted(
     chooser: RowChoice | None = None,
     advance: Callable[[int], None] = lambda count: None,
 ) -> Iterator[CountedBatches]:
-    """Yield the frames of some slices, part by part.
+    """Yield the frames of some slices, in parts, with their counts.
 
     Args:
         slices: the slices. A file counts in the slice that has its first byte.
@@ -183,7 +183,8 @@ def _read_frames(
     format = format_of(layout.format)
     file_range = open_chunks(part.path, part.start, part.stop, BATCH_BYTES)
     allow_cut = part.last or file_range.reaches_end
-    scan = ColumnScan(format, layout.stored_schema, file=part.path, **options)
+    # Lists have the default limits, as in `Layout.make_batches`.
+    scan = ColumnScan(format, layout.stored_schema, file=part.path, errors=options["errors"])
     can_write = can_write_columns(scan) and not needs_rows
     if can_write and isinstance(file_range.chunks, LocalChunks):
         yield from _read_outermost(scan, file_range.chunks, part, options, allow_cut=allow_cut)
@@ -214,10 +215,8 @@ def _read_outermost(
         if isinstance(result, FrameTable):
             yield _count_frames(result, [result])
         else:
-            size = result.count_bytes()
-            batch = scan.make_batch(result)
-            batches = split_batch(batch, size, batch_rows=BATCH_ROWS, batch_bytes=BATCH_BYTES)
-            yield _FrameGroup(len(result), size, batches)
+            batches = make_batches(scan, result, batch_rows=BATCH_ROWS, batch_bytes=BATCH_BYTES)
+            yield _FrameGroup(len(result), result.count_bytes(), batches)
 
 
 def _count_frames(

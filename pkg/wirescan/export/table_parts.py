@@ -10,7 +10,9 @@ from wirescan.frames.columns import PLACES
 from wirescan.frames.format import describe_rows
 from wirescan.frames.lookup import find_column
 from wirescan.frames.optional_packages import name_package
+from wirescan.frames.scanned_columns import ScannedColumns
 from wirescan.frames.table import FrameTable
+from wirescan.frames.to_arrow import ColumnScan
 
 with name_package("pyarrow", __name__, "'wirescan[arrow]'"):
     import pyarrow as pa
@@ -44,14 +46,17 @@ def split_rows(sizes: np.ndarray, size: int) -> Iterator[slice]:
         first = last
 
 
-def split_batch(
-    batch: pa.RecordBatch, size: int, *, batch_rows: int, batch_bytes: int
+def make_batches(
+    column_scan: ColumnScan, frames: ScannedColumns, *, batch_rows: int, batch_bytes: int
 ) -> list[pa.RecordBatch]:
-    """Return parts of a batch, which share its memory. All but the last have as many rows.
+    """Return scanned frames as record batches that share memory. All but the last are equally long.
 
-    size: the bytes of its frames. batch_rows: rows in a part, at most. batch_bytes: bytes of the
-    frames in a part, about.
+    batch_rows: rows in a batch, at most. batch_bytes: bytes of the frames in a batch, about.
+
+    Raises FrameError as `ColumnScan.make_batch`.
     """
+    batch = column_scan.make_batch(frames)
+    size = frames.count_bytes()
     parts = max(-(-len(batch) // batch_rows), min(size // batch_bytes, len(batch)))
     rows = -(-len(batch) // max(parts, 1))
     return [batch.slice(first, rows) for first in range(0, len(batch), max(rows, 1))]

@@ -119,7 +119,7 @@ class ScannedColumns(PlaceColumns):
         return sum(self._writer.take_sum(count) for count in self.format.lists.values())
 
     def count_bytes(self) -> int:
-        """Return the size of the frames in bytes; inside others, of the bytes that hold them."""
+        """Return the bytes of outermost frames, or the bytes that hold frames inside others."""
         if self.outer is None:
             size: int = self._writer.take_sum("size")
             return size
