@@ -6,6 +6,7 @@ process, so all of them take this session.
 
 import os
 from collections.abc import Iterator
+from unittest.mock import patch
 
 from .broker import fetch_jars
 
@@ -17,13 +18,8 @@ def run_session() -> Iterator:
 
     jars = ",".join(map(str, sorted(fetch_jars("spark").glob("*.jar"))))
     settings = {"spark.jars": jars, "spark.sql.shuffle.partitions": 2}
-    before = {name: os.environ.get(name) for name in ("SPARK_HOME", "JAVA_HOME")}
-    use_quick_spark()
-    spark = session("tests", "local[2,2]", **settings)
-    yield spark
-    spark.stop()
-    for name, value in before.items():
-        if value is None:
-            os.environ.pop(name, None)
-        else:
-            os.environ[name] = value
+    with patch.dict(os.environ):  # other tests of the process need no SPARK_HOME
+        use_quick_spark()
+        spark = session("tests", "local[2,2]", **settings)
+        yield spark
+        spark.stop()

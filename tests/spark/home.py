@@ -5,9 +5,9 @@ modules of an archive in every process. That takes more than half a second, and 
 several processes. Here a directory has the archive's name. Its modules are the installed, compiled
 ones.
 
-Java: every session, and every process of a cluster, loads thousands of classes. Java loads them in
-half the time from an archive of its own (class data sharing). Tests are short, so Java also
-compiles little.
+Java: every session, and every process of a cluster, loads thousands of classes. Java loads them
+faster from an archive of its own (class data sharing): a session with two queries took 11 s instead
+of 19 s. Tests are short, so Java also compiles little.
 """
 
 import os

@@ -249,7 +249,7 @@ def test_workers_use_the_packed_environment(cluster, packed, tmp_path):
 
 
 def list_ways():
-    """Return each format with each way to read it, one way in the daily run and one at night."""
+    """Return each format with each way to read it. One of the two ways runs only at night."""
     ways = (read_with_function, read_with_source)
     return [
         pytest.param(name, way, marks=[pytest.mark.nightly] if (number + other) % 2 else [])
