@@ -77,6 +77,10 @@ NO_COUNTS = np.zeros(1, np.int32)
             "records are opened from a table of kafka.batches",
         ),
         (
+            lambda: kafka_scan.child_spans(OTHER_ROWS, BUFFERS),
+            "records are opened from a table of kafka.batches",
+        ),
+        (
             lambda: kafka_scan.open_headers(OTHER_ROWS, BUFFERS, OTHER_ROWS, NO_COUNTS, LIMITS),
             "headers are opened from a table of kafka.records",
         ),
@@ -118,6 +122,10 @@ NO_COUNTS = np.zeros(1, np.int32)
         ),
         (lambda: loop.spans(np.zeros(1, np.int64)), "rows must begin with the columns start, size"),
         (
+            lambda: loop.bound_counts(np.zeros(1, np.int64), NO_COUNTS, 1, 1),
+            "rows must begin with the columns start, size",
+        ),
+        (
             lambda: loop.lie_inside(np.zeros(1, np.dtype([("start", "i8")])), BUFFERS),
             "rows must begin with the columns",
         ),
@@ -136,6 +144,14 @@ def make_kafka_rows(dtype):
     rows = np.zeros(1, dtype)
     rows["size"] = 9
     return rows
+
+
+def open_kafka_records(spans, *, verify=True, **options):
+    """Open the records of a batch that is outside its buffer. verify: as in `open_records`."""
+    batches = make_kafka_rows(kafka_scan.BATCH)
+    return kafka_scan.open_records(
+        batches, BUFFERS, spans, NO_COUNTS, check=True, limits=LIMITS, verify=verify, **options
+    )
 
 
 @pytest.mark.parametrize(
@@ -165,6 +181,11 @@ def make_kafka_rows(dtype):
         ),
         lambda: liftbridge_scan.scan_values(BUFFERS, OUTSIDE, check=True, bare=-1, limits=LIMITS),
         lambda: kafka_scan.scan_sets(BUFFERS, OUTSIDE, check=True, resync=False, limits=LIMITS),
+        lambda: kafka_scan.child_spans(make_kafka_rows(kafka_scan.BATCH), BUFFERS),
+        lambda: kafka_scan.child_spans(make_kafka_rows(kafka_scan.BATCH), ()),
+        lambda: open_kafka_records(OUTSIDE, verify=False),
+        lambda: open_kafka_records(OTHER_ROWS),
+        lambda: open_kafka_records(OTHER_ROWS, writer=ColumnWriter(kafka_scan.RECORD)),
     ],
 )
 def test_rows_outside_their_buffer(call):
@@ -451,6 +472,21 @@ def test_ranges_of_rows():
         loop.find_ranges(spans, buffers)
     with pytest.raises(TypeError, match="^rows must begin with the columns"):
         loop.find_ranges(np.zeros(1, [("start", "i8")]), buffers)
+
+
+@pytest.mark.parametrize("kind", [np.int32, np.int64])
+def test_bounds_of_counts(kind):
+    spans = np.zeros(6, loop.HEAD)
+    spans["size"] = [0, 1, 3, 3, 3, 2**32 - 1]
+    counts = np.array([7, 7, 7, -1, 0, np.iinfo(kind).max], kind)
+    expected = [1, 2, 6, 1, 1, 9]
+    strided = np.repeat(counts, 2)[::2]  # as a column of a table
+    for rows in (spans, widen(spans)):
+        assert loop.bound_counts(rows, counts, 2, 9).tolist() == expected
+        assert loop.bound_counts(rows, strided, 2, 9).tolist() == expected
+    assert not len(loop.bound_counts(spans[:0], counts[:0], 2, 9))
+    with pytest.raises(ValueError, match="^6 rows need as many counts, not 5$"):
+        loop.bound_counts(spans, counts[1:], 2, 9)
 
 
 def widen(spans):

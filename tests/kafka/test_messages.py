@@ -13,7 +13,7 @@ from tests.reference.kafka import RECORD, list_records
 from tests.strategies.kafka import TIME, correct_checksums
 from tests.support.kafka_bytes import PLAIN, make_wrapper
 from wirescan import FrameError, Limits, kafka
-from wirescan.core.loop import BYPASS_BYTES, spans
+from wirescan.core.loop import BYPASS_BYTES
 from wirescan.kafka.encode.records import encode_batch, encode_message_set
 from wirescan.kafka.record_batches.scan import child_spans, open_messages, open_records
 
@@ -56,12 +56,12 @@ ENTRIES = st.one_of(
 
 def read_slowly(batches, *, check=True, verify=False):
     """Return the rows of the records of uncompressed batches by the kernel for one record."""
-    counts, packed = child_spans(batches.rows)
+    opened, counts, packed = child_spans(batches.rows, batches.buffers)
     assert not len(packed)
     rows, _, fault = open_records(
         batches.rows,
         batches.buffers,
-        spans(batches.rows),
+        opened,
         counts,
         check,
         Limits(),

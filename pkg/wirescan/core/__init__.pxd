@@ -14,5 +14,5 @@ from wirescan.core.loop cimport (
     ColumnTargets, Context, Head, LIKELY, NestedScan, Parents, ReadColumns, ReadRun, Readable,
     RunMemory, SOME, ScanState, SearchBudget, UNDECIDED, VerifyFrame, add_each, charge_budget,
     charge_walk, find_intact_frame, is_inside, locate_frame, may_walk, open_frames, open_rows,
-    place, scan_buffer, scan_children, scan_frames, scan_spans)
+    place, scan_buffer, scan_children, scan_frames, scan_spans, span_body)
 from wirescan.core.rows cimport Rows, begin_row

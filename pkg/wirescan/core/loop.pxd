@@ -245,6 +245,7 @@ cdef struct NestedScan:
     const char* parents
     size_t parent_stride
     const Readable* buffers
+    size_t buffer_count
     ReadRun run             # or NULL
     VerifyFrame verify      # or NULL
     bint bypass             # there will be more rows than the caches hold
@@ -333,6 +334,12 @@ cdef inline const uint8_t* locate_frame(const Head* head, const Readable* buffer
             or head.size > buffer.end - buffer.at - head.start):
         return NULL
     return buffer.at + head.start
+
+
+cdef inline Head span_body(const Head* row, uint32_t body, size_t number) noexcept nogil:
+    # Return the span from a row's body to the end of its frame. `number` is the row's.
+    return Head(<int64_t>(<uint64_t>row.start + body), row.size - body if row.size > body else 0,
+                0, <int32_t>number, row.buffer, 0, row.fault)
 
 
 cdef inline void prefetch_frame(const Head* head, const Readable* buffers,
@@ -681,6 +688,9 @@ cdef inline Fault scan_children(const NestedScan* nested, Rows* rows, size_t str
     #
     # With a WriteRows, the rows are only a block that is filled again and again. `close` needs all
     # rows of a parent. So this loop writes them itself: as `rows.write` is NULL, the block grows.
+    #
+    # Return OK; LIMIT where the rows are full; or BAD_LENGTH where a parent that is verified is
+    # outside its buffer.
     cdef const Head* span = nested.span
     cdef const Readable* buffer
     cdef const Head* parent
@@ -702,6 +712,8 @@ cdef inline Fault scan_children(const NestedScan* nested, Rows* rows, size_t str
         r = Reader(buffer.at + span.start, buffer.at + span.start + span.size)
         refused = <Fault>span.fault
         if not refused and nested.verify is not NULL:
+            if locate_frame(parent, nested.buffers, nested.buffer_count) is NULL:
+                return BAD_LENGTH
             refused = nested.verify(parent, nested.buffers + parent.buffer)
         first = rows.count
         children_left = nested.count[i]

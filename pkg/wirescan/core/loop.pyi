@@ -27,4 +27,10 @@ def lie_inside(rows: NDArray[np.void], buffers: Sequence[memoryview]) -> bool: .
 def spans(
     rows: NDArray[np.void], at: NDArray[np.integer[Any]] | None = None
 ) -> NDArray[np.void]: ...
+def bound_counts(
+    rows: NDArray[np.void],
+    counts: NDArray[np.int32] | NDArray[np.int64],
+    per_byte: int,
+    most: int,
+) -> NDArray[np.int64]: ...
 def find_ranges(rows: NDArray[np.void], buffers: Sequence[memoryview]) -> NDArray[np.int64]: ...

@@ -127,6 +127,11 @@ cdef const uint8_t[::1] bytes_of(rows):
     return np.ascontiguousarray(rows).view(np.uint8)
 
 
+cdef object list_sizes(buffers):
+    # Return the sizes of buffers as an int64 array.
+    return np.array([len(buffer) for buffer in buffers], np.int64)
+
+
 cdef inline bint lies_inside(const Head* row, const int64_t[::1] sizes) noexcept nogil:
     # Return whether a row is inside its buffer. sizes: those of the buffers.
     return (row.buffer < sizes.shape[0] and row.start >= 0
@@ -140,7 +145,7 @@ def lie_inside(rows, buffers):
     Raises TypeError where the rows do not begin with the columns of HEAD.
     """
     cdef const uint8_t[::1] view
-    cdef const int64_t[::1] sizes = np.array([len(buffer) for buffer in buffers], np.int64)
+    cdef const int64_t[::1] sizes = list_sizes(buffers)
     cdef const Head* row
     cdef Py_ssize_t i, n = len(rows), stride = rows.dtype.itemsize
     cdef bint good = True
@@ -166,7 +171,6 @@ def spans(rows, at=None):
     cdef const uint32_t[::1] given = None if at is None else np.ascontiguousarray(at, np.uint32)
     cdef const Head* row
     cdef Head[::1] out
-    cdef uint32_t body
     array = np.empty(n, HEAD)
     if n == 0:
         return array
@@ -175,10 +179,40 @@ def spans(rows, at=None):
     with nogil:
         for i in range(n):
             row = <const Head*>&view[i * stride]
-            body = row.body if given is None else given[i]
-            out[i] = Head(<int64_t>(<uint64_t>row.start + body),
-                          row.size - body if row.size > body else 0,
-                          0, <int32_t>i, row.buffer, 0, row.fault)
+            out[i] = span_body(row, row.body if given is None else given[i], <size_t>i)
+    return array
+
+
+ctypedef fused Count:
+    int32_t
+    int64_t
+
+
+def bound_counts(rows, const Count[:] counts, int64_t per_byte, int64_t most):
+    """Return how many frames each row probably holds, from 1 to `most`, as an int64 array.
+
+    rows: structured array that begins with the columns of HEAD. counts: int32 or int64 array, the
+    numbers that the rows state. They may be forged, so none is larger than `per_byte` for each byte
+    of its row.
+
+    Raises ValueError for another number of counts, TypeError for other rows.
+    """
+    cdef Py_ssize_t i, n = len(rows), stride = rows.dtype.itemsize
+    cdef const uint8_t[::1] view
+    cdef int64_t[::1] out
+    cdef int64_t largest, believed
+    if counts.shape[0] != n:
+        raise ValueError(f"{n} rows need as many counts, not {counts.shape[0]}")
+    array = np.empty(n, np.int64)
+    if n == 0:
+        return array
+    view = bytes_of(rows)
+    out = array
+    with nogil:
+        for i in range(n):
+            largest = min(per_byte * <int64_t>(<const Head*>&view[i * stride]).size, most)
+            believed = min(<int64_t>counts[i], largest)
+            out[i] = max(believed, <int64_t>1)
     return array
 
 
@@ -190,14 +224,13 @@ def find_ranges(rows, buffers):
     as its first byte, and the end 0.
     Raises ValueError where a row points outside its buffer, TypeError for other rows.
     """
-    cdef Py_ssize_t i, number = 0, n = len(rows), stride = rows.dtype.itemsize
-    cdef const int64_t[::1] sizes = np.array([len(buffer) for buffer in buffers], np.int64)
+    cdef Py_ssize_t i, n = len(rows), stride = rows.dtype.itemsize
+    cdef const int64_t[::1] sizes = list_sizes(buffers)
     cdef const uint8_t[::1] view
     cdef const Head* row
     cdef int64_t[:, ::1] first_and_end
     cdef bint good = True
-    ranges = np.zeros((len(buffers), 2), np.int64)
-    ranges[:, 0] = np.iinfo(np.int64).max
+    ranges = begin_ranges(len(buffers))
     if n == 0:
         return ranges
     view = bytes_of(rows)
@@ -208,13 +241,24 @@ def find_ranges(rows, buffers):
             good = lies_inside(row, sizes)
             if not good:
                 break
-            number = row.buffer
-            first_and_end[number, 0] = min(first_and_end[number, 0], row.start)
-            first_and_end[number, 1] = max(first_and_end[number, 1],
-                                           row.start + <int64_t>row.size)
+            widen_range(first_and_end, row)
     if not good:
         raise ValueError(f"row {i} points outside its buffer")
     return ranges
+
+
+cdef object begin_ranges(count):
+    # Return the result of `find_ranges` for so many buffers without rows.
+    ranges = np.zeros((count, 2), np.int64)
+    ranges[:, 0] = np.iinfo(np.int64).max
+    return ranges
+
+
+cdef inline void widen_range(int64_t[:, ::1] ranges, const Head* row) noexcept nogil:
+    # Make the range of a row's buffer cover the row.
+    cdef Py_ssize_t number = row.buffer
+    ranges[number, 0] = min(ranges[number, 0], row.start)
+    ranges[number, 1] = max(ranges[number, 1], row.start + <int64_t>row.size)
 
 
 cdef inline size_t estimate_rows(size_t size) noexcept:
@@ -558,19 +602,26 @@ cdef RowBlock open_shares(const NestedScan* nested, RunNestedScan open, spans, d
 
 # What the spans of `open_frames` have together.
 cdef struct SpanSums:
-    bint have_parents       # each one belongs to a row of the outer table
+    bint are_good           # each one is inside its buffer, and belongs to a row of the outer table
     int64_t claimed         # children, as far as their bytes can hold them
     int64_t usual           # rows for frames of usual size
     int64_t bytes
 
 
-cdef SpanSums add_up_spans(const Head* span, const int32_t[::1] counts, int64_t parents) noexcept:
-    # parents: the number of rows in the outer table. A claim never allocates more rows than there
+cdef SpanSums add_up_spans(const Head* span, const int32_t[::1] counts, int64_t parents,
+                           const int64_t[::1] sizes, int64_t[:, ::1] ranges) noexcept:
+    # parents: the number of rows in the outer table. sizes: those of the buffers. ranges: becomes
+    # what `find_ranges` returns, unless it is None. A claim never allocates more rows than there
     # are bytes.
     cdef SpanSums sums = SpanSums(True, 0, FIRST_ROWS, 0)
+    cdef bint has_ranges = ranges is not None
     cdef Py_ssize_t i
     for i in range(counts.shape[0]):
-        sums.have_parents &= 0 <= span[i].parent < parents
+        if not (0 <= span[i].parent < parents and lies_inside(&span[i], sizes)):
+            sums.are_good = False
+            break
+        if has_ranges:
+            widen_range(ranges, &span[i])
         sums.claimed += min(max(counts[i], 1), <int64_t>(span[i].size // SMALLEST_CHILD) + 1)
         sums.usual += span[i].size // BYTES_PER_FIRST_ROW
         sums.bytes += span[i].size
@@ -592,8 +643,7 @@ cdef object open_frames(outer, buffers, spans, counts, dtype, RunNestedScan open
         covers it.
     counts: int32 array of the number of children that each span claims; ANY or SOME where it claims
         none.
-    verify: called for each row of `outer` that is opened, so these rows must be inside their
-        buffers.
+    verify: called for each row of `outer` that is opened, which must be inside its buffer.
     into: array for the rows; default is a new one.
     sink: RowSink, which takes the rows: then the result has none of them.
     columns: reads frames into the columns of a sink, if it writes all that are wanted.
@@ -622,9 +672,9 @@ cdef object open_frames(outer, buffers, spans, counts, dtype, RunNestedScan open
     count_view = np.ascontiguousarray(counts, np.int32)
     span_bytes = np.ascontiguousarray(spans).view(np.uint8)
     span = <const Head*>&span_bytes[0] if n else NULL
-    summed = add_up_spans(span, count_view, len(outer))
-    if not (summed.have_parents and lie_inside(spans, buffers)
-            and (verify is NULL or lie_inside(outer, buffers))):
+    ranges = None if sink is None else begin_ranges(len(buffers))
+    summed = add_up_spans(span, count_view, len(outer), list_sizes(buffers), ranges)
+    if not summed.are_good:
         raise ValueError("a row points outside its buffer or its table")
     if into is not None and any(
             np.may_share_memory(np.frombuffer(buffer, np.uint8), into) for buffer in buffers):
@@ -635,13 +685,13 @@ cdef object open_frames(outer, buffers, spans, counts, dtype, RunNestedScan open
         outer_bytes = np.ascontiguousarray(outer).view(np.uint8)
         nested = NestedScan(
             span, &count_view[0], n, <const char*>&outer_bytes[0], outer.dtype.itemsize,
-            <const Readable*>&buffer_view[0, 0], run, verify,
+            <const Readable*>&buffer_view[0, 0], <size_t>len(buffers), run, verify,
             sink is None and summed.claimed * dtype.itemsize >= BYPASS_BYTES, NULL, NULL)
     # Claims are only a hint: beyond the number for frames of usual size, rows grow as frames are
     # read.
     expected = min(summed.claimed, summed.usual)
     if sink is not None:
-        block = begin_sink(sink, dtype, limits, buffers, find_ranges(spans, buffers), expected)
+        block = begin_sink(sink, dtype, limits, buffers, ranges, expected)
         if columns is not NULL and sink.choose_targets(values, sums):
             nested.columns = columns
             nested.write_columns = sink.write_columns
@@ -657,6 +707,8 @@ cdef object open_frames(outer, buffers, spans, counts, dtype, RunNestedScan open
         with nogil:
             fault = open(&nested, &block.rows)
             store_fence()
+    if fault == BAD_LENGTH:
+        raise ValueError("a row points outside its buffer or its table")
     if sink is not None:
         end_sink(sink, block, fault)
     return rows_to_array(block, dtype, into, fault), block.rows.bad, <int>fault

@@ -14,6 +14,7 @@ from typing import Any, NamedTuple, SupportsIndex
 
 import numpy as np
 
+from wirescan.core.loop import bound_counts
 from wirescan.core.parallel import FixedWorkers, choose_workers, cut_evenly, map_in_order
 from wirescan.export.table_parts import make_batches, split_by_bytes
 from wirescan.frames.errors import FrameError, enforce_mode
@@ -228,14 +229,8 @@ class ColumnReader:
         if expected is None:
             yield from _cut_equally(table, self._count_parts(len(table)))
             return
-        stated = np.maximum(expected, 1)
-        # Numbers may be forged. A float does not overflow.
-        if stated.sum(dtype=np.float64) <= 2 * self.batch_rows:
-            yield table
-            return
         # A frame with many rows is a part of its own in any case.
-        most = np.minimum(ROWS_PER_BYTE * table["size"].astype(np.int64), 2 * self.batch_rows)
-        rows = np.minimum(stated, most).astype(np.int64)
+        rows = bound_counts(table.rows, expected, ROWS_PER_BYTE, 2 * self.batch_rows)
         parts = self._count_parts(int(rows.sum()))
         if parts == 1:
             yield table  # to divide it would take longer

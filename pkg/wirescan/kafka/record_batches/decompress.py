@@ -10,7 +10,6 @@ from typing import NamedTuple
 import numpy as np
 
 from wirescan.core.fault import Fault
-from wirescan.core.loop import lie_inside, spans
 from wirescan.core.parallel import choose_threads, cut_evenly, run_each
 from wirescan.frames.arena import Arena, limit_each, limit_total
 from wirescan.frames.limits import Limits
@@ -57,10 +56,7 @@ def decompress_batches(batches: FrameTable, limits: Limits, *, verify: bool) -> 
     Raises ValueError where a row points outside its buffer, and for more than 65,536 buffers.
     """
     rows = batches.rows
-    opened = spans(rows)
-    if not lie_inside(rows, batches.buffers):
-        raise ValueError("a row points outside its buffer")
-    counts, packed = child_spans(rows)
+    opened, counts, packed = child_spans(rows, batches.buffers)
     if not len(packed):
         return Payloads(batches.buffers, opened, counts, verify)
     if verify:

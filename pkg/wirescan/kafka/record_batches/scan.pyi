@@ -18,7 +18,9 @@ PATHS: Final[tuple[str, ...]]
 COLUMNS: Final[tuple[str, ...]]
 COLUMN_SUMS: Final[tuple[str, ...]]
 
-def child_spans(batches: _Rows) -> tuple[NDArray[np.int32], NDArray[np.int64]]: ...
+def child_spans(
+    batches: _Rows, buffers: Sequence[memoryview]
+) -> tuple[_Rows, NDArray[np.int32], NDArray[np.int64]]: ...
 def verify_batches(batches: _Rows, buffers: Sequence[memoryview]) -> NDArray[np.uint8]: ...
 def scan_batches(
     buffer: Buffer,

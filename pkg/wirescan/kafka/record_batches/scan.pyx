@@ -23,11 +23,11 @@ Guide To The Kafka Protocol" (0.8), "Message sets".
 import numpy as np
 
 from wirescan.core cimport (
-    Fault, LIMIT, NOT_A_FRAME, NestedScan, OK, Parents, ReadColumns, ReadRun, Readable, Rows, SOME,
-    ScanState, VerifyFrame, int32_t, int64_t, locate_frame, open_frames, open_rows, scan_buffer,
-    scan_children, scan_frames, scan_spans, uint8_t, uint32_t, uint64_t)
+    Fault, Head, LIMIT, NOT_A_FRAME, NestedScan, OK, Parents, ReadColumns, ReadRun, Readable, Rows,
+    SOME, ScanState, VerifyFrame, int32_t, int64_t, locate_frame, open_frames, open_rows,
+    scan_buffer, scan_children, scan_frames, scan_spans, span_body, uint8_t, uint32_t, uint64_t)
 from wirescan.core import loop
-from wirescan.core.loop import addresses, flatten, lie_inside
+from wirescan.core.loop import HEAD as _HEAD, addresses, flatten, lie_inside
 from wirescan.core.reader cimport store_fence
 from wirescan.core.rows cimport reserve_row
 from wirescan.kafka.record_batches.batch cimport (
@@ -115,29 +115,47 @@ RECORD = flatten(np.asarray(<Record[:1]>&_record).dtype)
 HEADER = flatten(np.asarray(<Header[:1]>&_header).dtype)
 
 
-def child_spans(batches):
-    """Return (counts, packed) for rows of dtype BATCH.
+def child_spans(batches, buffers):
+    """Return (spans, counts, packed) for rows of dtype BATCH.
 
+    spans: array of dtype HEAD, the payload of each batch: see `core.loop.spans`.
     counts: int32 array, how many records each batch claims to have; SOME if it has no count.
     packed: int64 array, the rows whose payload is compressed.
+
+    Raises TypeError for rows of another dtype, ValueError if a row points outside its buffer.
     """
-    cdef Py_ssize_t i, n = len(batches), packed_count = 0
+    cdef size_t i, n = len(batches), buffer_count = len(buffers), packed_count = 0
     cdef const uint8_t[::1] rows
+    cdef const uint64_t[:, ::1] readable
+    cdef const Readable* buffer
     cdef const Batch* batch
-    counts, packed = np.empty(n, np.int32), np.empty(n, np.int64)
+    if batches.dtype != BATCH:
+        raise TypeError("records are opened from a table of kafka.batches")
+    spans, counts, packed = np.empty(n, _HEAD), np.empty(n, np.int32), np.empty(n, np.int64)
+    cdef Head[::1] span = spans
     cdef int32_t[::1] count = counts
     cdef int64_t[::1] number = packed
+    cdef bint good = True
     if n:
         rows = np.ascontiguousarray(batches).view(np.uint8)
+        readable = addresses(buffers)
+        buffer = <const Readable*>&readable[0, 0] if buffer_count else NULL
+        # One pass, because the rows of many small batches are not in the caches any more.
         with nogil:
             for i in range(n):
                 batch = <const Batch*>&rows[i * sizeof(Batch)]
+                good = locate_frame(&batch.head, buffer, buffer_count) is not NULL
+                if not good:
+                    break
+                span[i] = span_body(&batch.head, batch.head.body, i)
                 count[i] = batch.record_count if batch.record_count >= 0 else SOME
                 if batch.codec and not batch.head.fault and (
                         batch.head.size > batch.head.body or batch.record_count):
-                    number[packed_count] = i
+                    number[packed_count] = <int64_t>i
                     packed_count += 1
-    return counts, packed[:packed_count]
+    if not good:
+        raise ValueError(f"row {i} points outside its buffer")
+    return spans, counts, packed[:packed_count]
 
 
 def verify_batches(batches, buffers):
