@@ -18,7 +18,7 @@ from bench.suites.kafka_arrow import COLUMNS, write_parquet
 from bench.timing import Contender, interleave, time_call
 from bench.workloads.irregular_records import SHAPES, make_segment
 
-FULL = {"records": 400_000, "rounds": 7}
+FULL = {"records": 2_000_000, "rounds": 7}
 QUICK = {"records": 20_000, "rounds": 2}
 COPIED = "wirescan"
 MAPPED = "wirescan, mapped"

@@ -577,17 +577,23 @@ def test_polars_takes_views_of_lists(tmp_path, given):
     assert given[-1].type == pa.list_(pa.struct([("key", VIEW), ("value", VIEW)]))
 
 
-def test_only_queries_of_all_rows_have_views(tmp_path, monkeypatch):
-    """Few rows of a query would keep the bytes of all rows in memory."""
-    write_segment(tmp_path / "0.log", [(20, 200)] * 1000)
-    kinds = []
+@pytest.fixture
+def kinds(monkeypatch):
+    """A list of what byte strings are in the batches of each file that is read."""
+    found = []
     iter_batches = file_scan.iter_batches
 
     def record_kind(path, **options):
-        kinds.append(options["binary"])
+        found.append(options["binary"])
         return iter_batches(path, **options)
 
     monkeypatch.setattr(file_scan, "iter_batches", record_kind)
+    return found
+
+
+def test_only_queries_of_all_rows_have_views(tmp_path, kinds):
+    """Few rows of a query would keep the bytes of all rows in memory."""
+    write_segment(tmp_path / "0.log", [(20, 200)] * 1000)
     scan = make_scan(tmp_path / "0.log", columns=["offset", "value"])
     for query, expected in [
         (scan, ["view", "view"]),  # the first part decides on views
@@ -612,11 +618,24 @@ def test_the_first_part_of_a_file_may_expand_more_than_the_file(tmp_path):
     assert len(scan.collect()) == 100
 
 
-def test_skipped_bytes_are_not_kept_in_memory(tmp_path, given):
+def test_skipped_bytes_are_not_kept_in_memory(tmp_path, kinds):
     """The bytes between frames would not be counted."""
     write_segment(tmp_path / "0.log", [(20, 200)] * 1000)
     make_scan(tmp_path / "0.log", columns=["value"], errors="skip").collect()
-    assert given[-1].type == pa.binary()
+    assert kinds == ["binary"]
+
+
+def test_polars_takes_views_of_copied_bytes(tmp_path, given, kinds):
+    """polars would make views of offsets on one thread."""
+    write_segment(tmp_path / "0.log", [(20, 200)] * 1000)
+    frame = make_scan(tmp_path / "0.log", columns=["key"]).collect()
+    assert frame["key"].to_list() == [b"k" * 20] * 1000
+    assert kinds == ["view", "binary"]  # the first part decides
+    keys = given[-1]
+    _, views, *copied = keys.buffers()
+    assert keys.type == VIEW
+    assert views.size == 1000 * 16
+    assert sum(buffer.size for buffer in copied) < 2 * 1000 * 20
 
 
 @pytest.mark.skipif(not MAPS.exists(), reason="the system does not list what is mapped")
