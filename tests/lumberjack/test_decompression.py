@@ -161,3 +161,14 @@ def test_intact_frames_are_decompressed_in_one_loop():
         events = lumberjack.events(frames)
     assert len(events) == 1000
     assert np.all(events["kind"] == Kind.JSON)
+
+
+@pytest.mark.skipif(not libdeflate.available, reason="libdeflate is not available")
+@pytest.mark.parametrize("count", [3, 300])  # one by one, and in a loop
+def test_libdeflate_goes_on_where_a_buffer_is_full(count):
+    document = NOISE[:150] * 30  # compressed to a twentieth, so the first buffer is too small
+    raw = make_compressed(make_json(1, document)) * count
+    with mock.patch.object(arena, "decompress_zlib", side_effect=AssertionError):
+        events = lumberjack.events(lumberjack.scan(raw))
+    assert [bytes(events.bytes(i, "json")) for i in range(count)] == [document] * count
+    assert len(events.buffers) > 2

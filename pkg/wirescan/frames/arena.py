@@ -35,6 +35,7 @@ _MIN_WORK = 64 << 10  # bytes; the cost of one attempt to decompress, whatever i
 _FIRST_BUFFER = 256 << 10  # bytes in the first buffer of an arena that has no better guess
 _LARGEST_BUFFER = 256 << 20  # bytes; buffers of up to this size double
 _FEW_STREAMS = 16  # fewer are decompressed one by one: it costs more to prepare the loop
+_HIGH_RATIO = 32  # of output to input; few payloads have a higher one
 _GROWTH = 8  # the factor by which the buffer grows for a payload that did not fit
 
 # Bounds that the compiled loops take, so that their sums fit 64 bits.
@@ -244,26 +245,42 @@ class Arena:
         Raises CodecError: BAD_COMPRESSION, BAD_CHECKSUM or TOO_LARGE.
         """
         size = len(payload) if wire is None else wire
-        return self._add_zlib(payload, size, check=check, tries_libdeflate=libdeflate.available)
+        return self._add_zlib(payload, size, check=check, was_tried=False)
 
     def _add_zlib(
-        self, payload: memoryview, wire: int, *, check: bool, tries_libdeflate: bool
+        self, payload: memoryview, wire: int, *, check: bool, was_tried: bool
     ) -> tuple[Place, Fault]:
+        """Add a zlib stream as `add_zlib` does.
+
+        was_tried: libdeflate has failed in the rest of the current buffer.
+        """
         max_bytes = self._limit_output(wire)
-        if tries_libdeflate:
-            start = self._used
-            out = self._current[start : start + max_bytes]
-            written = get_libdeflate().decompress_zlib(payload, out)
-            if written >= 0:
-                self._used += written
-                self._spent += written
-                return (len(self._full), start, written), Fault.OK
+        if libdeflate.available:
+            place = None if was_tried else self._add_with_libdeflate(payload, max_bytes)
+            needed = min(_HIGH_RATIO * len(payload), max_bytes)
+            if place is None and len(self._current) - self._used < needed:
+                # Probably the rest of the buffer was too small.
+                self._start_buffer(needed)
+                place = self._add_with_libdeflate(payload, max_bytes)
+            if place is not None:
+                return place, Fault.OK
         try:
             data, fault = decompress_zlib(payload, max_bytes, check=check)
         except CodecError as error:
             self._count_refused(error, max_bytes)
             raise
         return self._append(data), fault
+
+    def _add_with_libdeflate(self, payload: memoryview, max_bytes: int) -> Place | None:
+        """Decompress a zlib stream into the current buffer; return None if libdeflate fails."""
+        start = self._used
+        out = self._current[start : start + max_bytes]
+        written = get_libdeflate().decompress_zlib(payload, out)
+        if written < 0:
+            return None
+        self._used += written
+        self._spent += written
+        return len(self._full), start, written
 
     def add_zlib_with_ends(
         self, buffers: Sequence[memoryview], spans: np.ndarray, *, check: bool = True
@@ -300,12 +317,8 @@ class Arena:
                 return places
             number, start, size = columns[i].item()
             payload = buffers[number][start : start + size]
-            # What the loop did not decompress, libdeflate will not decompress here either.
-            tries_libdeflate = libdeflate.available and not was_tried
             try:
-                place, end_fault = self._add_zlib(
-                    payload, size, check=check, tries_libdeflate=tries_libdeflate
-                )
+                place, end_fault = self._add_zlib(payload, size, check=check, was_tried=was_tried)
                 places["buffer"][i], places["start"][i], places["size"][i] = place
                 places["kind"][i] = end_fault
             except CodecError as error:
