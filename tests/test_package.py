@@ -24,6 +24,7 @@ from wirescan.frames.registry import PROTOCOLS, format_of, make_derived_formats
 from wirescan.testing.declarations import assert_declarations_hold
 
 ROOT = Path(wirescan.__file__).parent
+CAPTURE = CORPUS / "pcap" / "kafka.pcap"
 MODULES = sorted(
     name
     for _, name, _ in pkgutil.walk_packages([str(ROOT)], "wirescan.")
@@ -110,17 +111,24 @@ def test_import_is_light(capsys):
         )
 
 
-def test_batches_need_no_pandas():
+@pytest.mark.parametrize(
+    ("path", "format"),
+    [
+        (CORPUS / "kafka" / "orders-0" / "00000000000000001480.log", "kafka.records"),
+        (CAPTURE, "pcap.packets"),  # names of kinds, and texts of endpoints
+        (CAPTURE, "kafka.requests?capture=true"),  # texts of the connections around
+    ],
+)
+def test_batches_need_no_pandas(path, format):
     """Importing pandas takes a third of a second, which each worker of Spark would spend."""
-    segment = str(CORPUS / "kafka" / "orders-0" / "00000000000000001480.log")
     program = (
         "import sys\n"
         "from wirescan.export.batches import iter_batches\n"
         "from wirescan.frames import to_arrow\n"
-        f"segment = {segment!r}\n"
-        "names = ['_file', '_start', *to_arrow.list_default_columns('kafka.records')]\n"
+        f"path, format = {str(path)!r}, {format!r}\n"
+        "names = ['_file', '_start', *to_arrow.list_default_columns(format)]\n"
         "for types in ('arrow', 'spark'):\n"
-        "    batches = iter_batches(segment, format='kafka.records', columns=names, types=types)\n"
+        "    batches = iter_batches(path, format=format, columns=names, types=types)\n"
         "    print(sum(map(len, batches)) > 0, 'pandas' in sys.modules)\n"
     )
     assert run_program(program).split() == ["True", "False"] * 2

@@ -30,7 +30,7 @@ from wirescan.core.loop import HEAD
 from wirescan.export.batches import iter_batches
 from wirescan.export.table_parts import split_by_bytes, split_rows
 from wirescan.files.source import MappedFile
-from wirescan.frames import to_arrow
+from wirescan.frames import lookup, to_arrow
 from wirescan.frames.columns import RESERVED
 from wirescan.frames.lookup import find_column
 from wirescan.frames.registry import format_of
@@ -313,6 +313,50 @@ def test_columns_of_enclosing_frames():
     assert batch.column("codec").to_pylist() == [0] * 4 + [4]
     assert batch.column("is_control").to_pylist() == [False] * 4 + [True]
     assert batch.column("timestamp").cast("int64").to_pylist() == [1_700_000_000_123] * 3 + [0, 1]
+
+
+def make_nats_headers(number, reply, payload):
+    """Return a message with `number` headers."""
+    headers = b"NATS/1.0\r\n" + b"k: v\r\n" * number + b"\r\n"
+    end = b"%d %d" % (len(headers), len(headers) + len(payload))
+    start = b" ".join([b"HMSG a 1", *([] if reply is None else [reply]), end])
+    return start + b"\r\n" + headers + payload + b"\r\n"
+
+
+@pytest.mark.parametrize("binary", ["view", "binary", "large_binary"])
+@pytest.mark.parametrize("rows", [slice(None), [13, 0, 5, 5], slice(2, 4), slice(0, 0)])
+def test_places_of_enclosing_frames(binary, rows):
+    """Several headers have the same reply and payload: null, inside a view, or outside of it."""
+    messages = [
+        (None, LONG),
+        (b"longer.than.a.view.holds", b""),
+        (b"r", b"exactly 12 b"),
+        (None, b"p"),
+        (b"s", LONG),
+    ]
+    parts = [make_nats_headers(3, *message) for message in messages]
+    table = nats.headers(nats.scan([b"".join(parts[:2]), b"".join(parts[2:])]))
+    expected = [message for message in messages for _ in range(3)]
+    chosen = [expected[row] for row in np.arange(len(expected))[rows]]
+    batch = convert_table(table[rows], ["reply", "key", "payload"], binary=binary)
+    assert batch.column("reply").to_pylist() == [reply for reply, _ in chosen]
+    assert batch.column("payload").to_pylist() == [payload for _, payload in chosen]
+    assert batch.column("key").to_pylist() == [b"k"] * len(chosen)
+
+
+def test_rows_of_the_tables_around_are_found_once(monkeypatch):
+    """Each column of the frames around would otherwise read the parents of all rows again."""
+    calls = []
+    find_parents = lookup.find_parents
+
+    def count_call(table, rows):
+        calls.append(table.format.name)
+        return find_parents(table, rows)
+
+    monkeypatch.setattr(lookup, "find_parents", count_call)
+    table = kafka.headers(scan_records(RAW))
+    convert_table(table, ["offset", "timestamp", "producer_id", "codec", "is_control"])
+    assert calls == ["kafka.headers", "kafka.records"]
 
 
 def test_file_and_start_are_columns():

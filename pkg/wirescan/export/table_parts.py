@@ -8,7 +8,7 @@ import numpy as np
 
 from wirescan.frames.columns import PLACES
 from wirescan.frames.format import describe_rows
-from wirescan.frames.lookup import find_column
+from wirescan.frames.lookup import EnclosingTables, find_column
 from wirescan.frames.optional_packages import name_package
 from wirescan.frames.scanned_columns import ScannedColumns
 from wirescan.frames.table import FrameTable
@@ -72,12 +72,13 @@ def count_gathered_bytes(table: FrameTable, columns: Sequence[str] | None = None
     columns: the exported columns. None, the default: those of the format.
     """
     format = describe_rows(table)
+    around = EnclosingTables(table)
     total: np.ndarray = table["size"].astype(np.int64)
     for name in format.export_columns if columns is None else columns:
         column = format.describe_column(name)
         # The places of the row itself are part of its frame.
         if column is not None and column.owner is not format and column.kind in PLACES:
-            found = find_column(table, name)
+            found = find_column(table, name, around=around)
             sizes = np.maximum(found.table[column.name + "_size"].astype(np.int64), 0)
             total += sizes if found.parents is None else sizes[found.parents]
     return total

@@ -138,29 +138,54 @@ class FoundColumn(NamedTuple):
         numbers: np.ndarray = self.table[self.column.name]
         return numbers
 
-    def compute_texts(self) -> list[str | None]:
-        """Return the text of a column of COMPUTED_TEXT for each exported row."""
-        compute = self.column.declared.compute_texts
-        assert compute is not None  # every column of this kind has it
-        if self.parents is None:
-            return compute(self.table)
-        rows, places = np.unique(self.parents, return_inverse=True)
-        texts = compute(self.table[rows])
-        return [texts[place] for place in places.tolist()]
+    def read_numbers_and_nulls(
+        self, *, has_bad_rows: bool = True
+    ) -> tuple[np.ndarray, np.ndarray | None]:
+        """Return `read_numbers()`, and a bool array: the exported rows whose number is null.
 
-    def find_nulls(self, *, has_bad_rows: bool = True) -> np.ndarray | None:
-        """Return a bool array: the exported rows whose number is null. None means no row.
-
-        A number is null if it stands for no time or no value, or was not read of a bad frame.
+        A number is null if it stands for no time or no value, or was not read of a bad frame. None
+        instead of the array means that no number is null.
 
         has_bad_rows: False if the caller knows that no row of `table` is bad.
         """
+        numbers = self._read_own_numbers()
         nulls = _find_unread(self.table, self.column) if has_bad_rows else None
         null = self.column.declared.null
         if null is not None:
-            absent = self._read_own_numbers() == null
+            absent = numbers == null
             nulls = absent if nulls is None else nulls | absent
-        return nulls if nulls is None or self.parents is None else nulls[self.parents]
+        if self.parents is None:
+            return numbers, nulls
+        return numbers[self.parents], None if nulls is None else nulls[self.parents]
+
+    def compute_texts(self) -> list[str | None]:
+        """Return the text of a column of COMPUTED_TEXT for each exported row."""
+        texts, places = self.compute_distinct_texts()
+        return texts if places is None else [texts[place] for place in places.tolist()]
+
+    def compute_distinct_texts(self) -> tuple[list[str | None], np.ndarray | None]:
+        """Return texts of a column of COMPUTED_TEXT, and the place of each exported row's text.
+
+        The places are an int64 array. None instead of it means that the rows have the texts in
+        their order.
+        """
+        compute = self.column.declared.compute_texts
+        assert compute is not None  # every column of this kind has it
+        if self.parents is None:
+            return compute(self.table), None
+        rows, places = self.find_distinct_rows()
+        return compute(self.table[rows]), places
+
+    def find_distinct_rows(self) -> tuple[np.ndarray, np.ndarray]:
+        """Return the rows of `table` around exported rows, and the place of each one's among them.
+
+        Both are int64 arrays, and the rows are ascending. `parents` is not None.
+        """
+        assert self.parents is not None
+        # A sort of the parents would take longer than what is done with the rows.
+        is_used = np.zeros(len(self.table), bool)
+        is_used[self.parents] = True
+        return np.flatnonzero(is_used), (np.cumsum(is_used) - 1)[self.parents]
 
     def select_rows(self) -> FrameTable:
         """Return the rows of `table`, one for each exported row."""
@@ -171,12 +196,60 @@ class EnclosingColumnError(ValueError):
     """A column is that of an enclosing frame, and the table was opened from none that has it."""
 
 
-def find_column(table: FrameTable, name: str, *, lists: bool = True) -> FoundColumn:
+class EnclosingTables:
+    """The tables around a table, and their rows that contain its frames.
+
+    They are found once, for all columns of an export.
+    """
+
+    def __init__(self, table: FrameTable) -> None:
+        # For each level a table, for each frame its row in it, and the same in a narrow part.
+        self._levels: list[tuple[FrameTable, np.ndarray | None]] = [(table, None)]
+        self._narrow: dict[int, tuple[FrameTable, np.ndarray | None]] = {}
+
+    def get_table(self, level: int) -> FrameTable:
+        """Return a table: that of level 0 is the table itself, and 1 is around it."""
+        return self._levels[level][0]
+
+    def open_next(self) -> bool:
+        """Find the rows of one more table; return False if there is none.
+
+        Raises ValueError for a row that points outside the table around it.
+        """
+        table, parents = self._levels[-1]
+        if table.outer is None:
+            return False
+        self._levels.append((table.outer, find_parents(table, parents)))
+        return True
+
+    def __len__(self) -> int:
+        return len(self._levels)
+
+    def narrow(self, level: int) -> tuple[FrameTable, np.ndarray | None]:
+        """Return a table, or a part of it that has the rows, and where the rows are in it.
+
+        An export of a large table asks for a column of the table around it many times, each time
+        for few rows.
+        """
+        table, rows = self._levels[level]
+        if rows is None or len(table) <= len(rows):
+            return table, rows
+        if level not in self._narrow:
+            first = int(rows.min(initial=len(table)))
+            part = table[first : int(rows.max(initial=-1)) + 1]
+            self._narrow[level] = part, rows - first
+        return self._narrow[level]
+
+
+def find_column(
+    table: FrameTable, name: str, *, lists: bool = True, around: EnclosingTables | None = None
+) -> FoundColumn:
     """Find a column of exports in a table, or in the nearest table around it.
 
     table: the exported table.
     name: the column.
     lists: whether a list of pairs hides a place of the same name.
+    around: the tables around the table. Without it they are found anew for each column.
 
     Raises EnclosingColumnError if no table has the column, and ValueError for a row that points
     outside the table around it.
@@ -189,35 +262,23 @@ def find_column(table: FrameTable, name: str, *, lists: bool = True) -> FoundCol
     described = _describe_path_column(table, name)
     if described is not None:
         return FoundColumn(table, None, described)
+    if around is None:
+        around = EnclosingTables(table)
+    level = 0
     owner = table
-    parents: np.ndarray | None = None
     own_name = name
     while (column := describe_own_column(owner.dtype, owner.format, own_name)) is None:
-        if owner.outer is None:
+        level += 1
+        if level == len(around) and not around.open_next():
             raise EnclosingColumnError(
                 f"column {name!r} is that of an enclosing frame, "
                 "and this table was opened from none"
             )
         if owner.format is not None:
             own_name = owner.format.get_column(own_name).outer_name or own_name
-        parents = find_parents(owner, parents)
-        owner = owner.outer
+        owner = around.get_table(level)
     _check_outer_columns(owner, column)
-    if parents is not None and len(owner) > len(parents):
-        owner, parents = _narrow(owner, parents)
-    return FoundColumn(owner, parents, column)
-
-
-def _narrow(table: FrameTable, rows: np.ndarray) -> tuple[FrameTable, np.ndarray]:
-    """Return a part of a table that has some rows, and where they are in it.
-
-    An export of a large table asks for a column of the table around it many times, each time for
-    few rows.
-    """
-    if not len(rows):
-        return table[:0], rows
-    first = int(rows.min())
-    return table[first : int(rows.max()) + 1], rows - first
+    return FoundColumn(*around.narrow(level), column)
 
 
 def _check_outer_columns(table: FrameTable, column: ColumnDescription) -> None:

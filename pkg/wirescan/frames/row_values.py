@@ -124,8 +124,8 @@ class RowValues:
             return self._list_values(table, name)
         if kind in PLACES:
             return self._read_place(found, name)
-        values = self._convert_numbers(found)
-        is_null = found.find_nulls()
+        numbers, is_null = found.read_numbers_and_nulls()
+        values = self._convert_numbers(found.column, numbers)
         if is_null is None:
             return values
         return [None if null else value for value, null in zip(values, is_null)]
@@ -137,11 +137,9 @@ class RowValues:
         assert column.read_path is not None
         return column.read_path(path)
 
-    def _convert_numbers(self, found: FoundColumn) -> Sequence[Any]:
+    def _convert_numbers(self, column: ColumnDescription, numbers: np.ndarray) -> Sequence[Any]:
         """Return the numbers of a column as output values, also where they are null."""
-        column = found.column
         names = column.declared.number_names
-        numbers = found.read_numbers()
         values = numbers.tolist()
         unit = column.declared.unit
         if unit is not None and self._for_people:

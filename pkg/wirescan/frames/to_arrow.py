@@ -40,6 +40,7 @@ from wirescan.frames.fault_names import FAULT_NAMES, NUMBERS, FaultMeaning
 from wirescan.frames.format import Format, describe_rows
 from wirescan.frames.limits import Limits
 from wirescan.frames.lookup import (
+    EnclosingTables,
     FoundColumn,
     find_column,
     find_innermost_faults,
@@ -169,7 +170,8 @@ def to_batch(
         has_bad_outer_rows=True,
         places=places,
     )
-    found = ((find_column(table, field.name), field.type) for field in out_schema)
+    around = EnclosingTables(table)
+    found = ((find_column(table, field.name, around=around), field.type) for field in out_schema)
     return _make_batch(table, found, out_schema, context)
 
 
@@ -272,11 +274,13 @@ class ColumnScan:
 
         Raises FrameError for a fault in a list, as `to_batch`.
         """
+        table = cast("FrameTable", frames)
+        around = EnclosingTables(table)
         found = [
             (
-                find_column(cast("FrameTable", frames), name)
+                find_column(table, name, around=around)
                 if column is None
-                else FoundColumn(cast("FrameTable", frames), None, column),
+                else FoundColumn(table, None, column),
                 kind,
             )
             for name, kind, column in self._columns
@@ -408,15 +412,15 @@ def _make_innermost_faults(found: FoundColumn, kind: pa.DataType, context: _Cont
     return _make_faults(faults, levels, list_declared_faults(found.table), kind)
 
 
-def _find_nulls(found: FoundColumn, context: _Context) -> np.ndarray | None:
+def _read_numbers(found: FoundColumn, context: _Context) -> tuple[np.ndarray, np.ndarray | None]:
+    """Return the numbers of a column, and which of them are null: see `FoundColumn`."""
     is_own = found.parents is None
     has_bad_rows = context.has_bad_rows if is_own else context.has_bad_outer_rows
-    return found.find_nulls(has_bad_rows=has_bad_rows)
+    return found.read_numbers_and_nulls(has_bad_rows=has_bad_rows)
 
 
 def _make_number_column(found: FoundColumn, kind: pa.DataType, context: _Context) -> pa.Array:
-    values = found.read_numbers()
-    absent = _find_nulls(found, context)
+    values, absent = _read_numbers(found, context)
     if values.dtype == np.uint64 and pa.types.is_int64(kind):
         is_unfit = values >> 63 == 1
         absent = is_unfit if absent is None else is_unfit | absent
@@ -424,8 +428,7 @@ def _make_number_column(found: FoundColumn, kind: pa.DataType, context: _Context
 
 
 def _make_flags(found: FoundColumn, kind: pa.DataType, context: _Context) -> pa.Array:
-    values = found.read_numbers()
-    absent = _find_nulls(found, context)
+    values, absent = _read_numbers(found, context)
     bitmap = None if absent is None else pa.py_buffer(_pack_bits(~absent))
     bits = pa.py_buffer(_pack_bits(values != 0))
     return pa.Array.from_buffers(kind, len(values), [bitmap, bits])
@@ -436,12 +439,12 @@ def _make_names(found: FoundColumn, kind: pa.DataType, context: _Context) -> pa.
     names = found.column.declared.number_names
     codes = np.full(256, len(names), np.int32)
     codes[list(names)] = np.arange(len(names))
-    absent = _find_nulls(found, context)
-    numbers = np.ascontiguousarray(found.read_numbers())
+    numbers, absent = _read_numbers(found, context)
+    numbers = np.ascontiguousarray(numbers)
     # No number of 8 bits is outside `codes`, and "wrap" does not look for one.
     mode: Literal["wrap", "raise"] = "wrap" if numbers.dtype.itemsize == 1 else "raise"
     indexes = _make_numbers(codes.take(numbers, mode=mode), pa.int32(), absent)
-    return pa.array([*names.values(), None], kind).take(indexes)
+    return _make_strings([*names.values(), None], found.column.name).take(indexes)
 
 
 def _make_faults(
@@ -451,8 +454,6 @@ def _make_faults(
     kind: pa.DataType,
 ) -> pa.Array:
     """Return the names of faults. Null for 0.
-
-    It does not call `pa.array`, which imports pandas if that is installed.
 
     faults: the numbers, u1.
     levels: for each number, the index in `declared` of the faults of its format.
@@ -467,12 +468,7 @@ def _make_faults(
         indexes = _make_numbers(codes, pa.int32(), faults == 0)
     else:
         indexes = pa.nulls(len(faults), pa.int32())
-    letters = "".join(names).encode()
-    ends = np.cumsum([0, *map(len, names)], dtype=np.int32)
-    texts = pa.Array.from_buffers(
-        pa.string(), len(names), [None, pa.py_buffer(ends), pa.py_buffer(letters)]
-    )
-    named_faults = pa.DictionaryArray.from_arrays(indexes, texts)
+    named_faults = pa.DictionaryArray.from_arrays(indexes, _make_strings(names, "fault"))
     return named_faults.dictionary_decode() if pa.types.is_string(kind) else named_faults
 
 
@@ -503,7 +499,47 @@ def _find_fault_names(
 
 def _make_computed_texts(found: FoundColumn, kind: pa.DataType, context: _Context) -> pa.Array:
     """Return the texts that a function computes from the rows."""
-    return pa.array(found.compute_texts(), kind)
+    texts, places = found.compute_distinct_texts()
+    strings = _make_strings(texts, found.column.name)
+    if places is None:
+        return strings
+    return strings.take(_make_numbers(places, pa.int64()))
+
+
+def _make_strings(texts: Sequence[str | None], name: str) -> pa.StringArray:
+    """Return texts as an Arrow array.
+
+    It does not call `pa.array`, which imports pandas if that is installed.
+
+    name: that of the column.
+
+    Raises ValueError for more than 2 GiB.
+    """
+    encoded = [b"" if text is None else text.encode() for text in texts]
+    offsets = np.cumsum([0, *map(len, encoded)])
+    is_text = np.array([text is not None for text in texts], bool)
+    bitmap = None if is_text.all() else pa.py_buffer(_pack_bits(is_text))
+    return _join_strings(bitmap, offsets, b"".join(encoded), pa.string(), name)
+
+
+def _join_strings(
+    bitmap: pa.Buffer | None,
+    offsets: np.ndarray,
+    letters: bytes | np.ndarray,
+    kind: pa.DataType,
+    name: str,
+) -> pa.Array:
+    """Return an Arrow array of strings, or of byte strings, which follow each other.
+
+    bitmap: the validity. offsets: int64 array, where each string begins, and the end of the last.
+    kind: the type, with 32-bit offsets. name: that of the column.
+
+    Raises ValueError for more than 2 GiB.
+    """
+    if offsets[-1] > LARGEST:
+        raise ValueError(f"{offsets[-1]} bytes in column {name!r}: use smaller batches")
+    parts = [bitmap, pa.py_buffer(offsets.astype(np.int32)), pa.py_buffer(letters)]
+    return pa.Array.from_buffers(kind, len(offsets) - 1, parts)
 
 
 def _make_text(found: FoundColumn, kind: pa.DataType, context: _Context) -> pa.Array:
@@ -512,17 +548,11 @@ def _make_text(found: FoundColumn, kind: pa.DataType, context: _Context) -> pa.A
     texts = np.array(values, f"S{values.dtype.itemsize or 1}")
     sizes = np.char.str_len(texts)
     offsets = np.concatenate([[0], np.cumsum(sizes)])
-    if offsets[-1] > LARGEST:
-        name = found.column.name
-        raise ValueError(f"{offsets[-1]} bytes in column {name!r}: use smaller batches")
     letters = texts.view(np.uint8).reshape(len(texts), texts.itemsize)
-    parts = [
-        _pack_bits(sizes > 0),
-        offsets.astype(np.int32),
-        letters[np.arange(texts.itemsize) < sizes[:, None]],
-    ]
-    binary = pa.Array.from_buffers(pa.binary(), len(texts), list(map(pa.py_buffer, parts)))
-    return binary.cast(kind)
+    used = letters[np.arange(texts.itemsize) < sizes[:, None]]
+    bitmap = pa.py_buffer(_pack_bits(sizes > 0))
+    # The cast refuses what is not UTF-8.
+    return _join_strings(bitmap, offsets, used, pa.binary(), found.column.name).cast(kind)
 
 
 def _make_numbers(
@@ -552,8 +582,8 @@ def _pack_bits(flags: np.ndarray) -> np.ndarray:
 
 
 def _make_times(found: FoundColumn, kind: pa.TimestampType, context: _Context) -> pa.Array:
-    values = np.ascontiguousarray(found.read_numbers())
-    absent = _find_nulls(found, context)
+    values, absent = _read_numbers(found, context)
+    values = np.ascontiguousarray(values)
     assert absent is not None  # a time is null where it is `Column.no_time`
     unit = found.column.declared.unit
     if kind.unit != unit and unit == "ns":
@@ -567,7 +597,30 @@ def _make_times(found: FoundColumn, kind: pa.TimestampType, context: _Context) -
 
 def _make_bytes(found: FoundColumn, kind: pa.DataType, context: _Context) -> pa.Array:
     name = found.column.name
-    return _choose_places(found, kind, context).make_place(name, kind)
+    if found.parents is None:
+        return _choose_places(found, kind, context).make_place(name, kind)
+    # Many rows may have one row around them, such as the records of a batch.
+    rows, places = found.find_distinct_rows()
+    sizes = np.maximum(found.table[name + "_size"][rows].astype(np.int64), 0)
+    if len(rows) == len(places) or sizes[places].sum() > LARGEST:
+        return _choose_places(found, kind, context).make_place(name, kind)
+    strings = write_places(found.table[rows], [(name, kind)]).make_place(name, kind)
+    if kind == BINARY["view"]:
+        return _take_views(strings, places)
+    return strings.take(_make_numbers(places, pa.int64()))
+
+
+def _take_views(strings: pa.BinaryViewArray, places: np.ndarray) -> pa.BinaryViewArray:
+    """Return elements of an array of views. Not all versions of pyarrow can take them."""
+    validity, views, *data = strings.buffers()
+    words = np.frombuffer(views, np.int64).reshape(-1, 2)
+    taken = np.take(words, places, axis=0)
+    bitmap = None
+    if strings.null_count:
+        is_valid = np.unpackbits(np.frombuffer(validity, np.uint8), bitorder="little")
+        bitmap = pa.py_buffer(_pack_bits(is_valid[places]))
+    parts = [bitmap, pa.py_buffer(taken), *data]
+    return pa.Array.from_buffers(strings.type, len(places), parts)
 
 
 def _make_number_lists(found: FoundColumn, kind: pa.ListType, context: _Context) -> pa.Array:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import lru_cache
 from ipaddress import ip_address
 
 import numpy as np
@@ -47,6 +48,7 @@ def _gather_addresses(table: FrameTable, side: str, sizes: np.ndarray) -> np.nda
     return addresses
 
 
+@lru_cache(1 << 12)  # each piece of a capture has the same connections
 def _format(key: bytes) -> str | None:
     """Return the text of an address, its size and a port."""
     size = key[WIDTH]

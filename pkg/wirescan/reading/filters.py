@@ -589,12 +589,11 @@ def _test_column(
         return _test_names(found, filter)
     if kind is ColumnKind.COMPUTED_TEXT:
         return np.fromiter(map(make_condition(filter), found.compute_texts()), bool, len(table))
-    values = found.read_numbers()
     if kind is ColumnKind.TEXT:
         passes_one = make_condition(filter)
-        texts, rows = np.unique(values, return_inverse=True)
+        texts, rows = np.unique(found.read_numbers(), return_inverse=True)
         return np.array([passes_one(text.decode() or None) for text in texts.tolist()], bool)[rows]
-    return _test_numbers(values, found.find_nulls(), filter)
+    return _test_numbers(*found.read_numbers_and_nulls(), filter)
 
 
 def _find_present(table: FrameTable, filter: Filter, file: str | None) -> np.ndarray:
@@ -629,8 +628,8 @@ def _test_names(found: FoundColumn, filter: Filter) -> np.ndarray:
     """
     names = found.column.declared.number_names
     passes_one = make_condition(filter)
-    passes = np.array([passes_one(names.get(code)) for code in range(256)])[found.read_numbers()]
-    absent = found.find_nulls()
+    numbers, absent = found.read_numbers_and_nulls()
+    passes = np.array([passes_one(names.get(code)) for code in range(256)])[numbers]
     return passes if absent is None else np.where(absent, passes_one(None), passes)
 
 

@@ -254,8 +254,8 @@ def _read_milliseconds(table: FrameTable, name: str) -> Texts:
     unit = found.column.declared.unit
     assert unit is not None  # `timestamp` is a time in every format
     per_millisecond = UNITS[unit] // UNITS["ms"]
-    times = found.read_numbers() // per_millisecond
-    absent = found.find_nulls()
+    times, absent = found.read_numbers_and_nulls()
+    times = times // per_millisecond
     if absent is not None:
         times = np.where(absent, -1, times)
     return [b"%d" % time for time in times.tolist()]
