@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from enum import Enum, IntEnum
-from functools import cache, cached_property
+from functools import cache, cached_property, lru_cache
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 import numpy as np
@@ -228,6 +228,7 @@ def is_place(dtype: np.dtype[Any], name: str) -> bool:
     return name.rsplit("_", 1)[0] in list_places(dtype) and name.endswith(("_at", "_size"))
 
 
+@lru_cache(1 << 12)  # each piece of a capture asks for the same columns
 def describe_own_column(
     dtype: np.dtype[Any], format: Format | None, name: str
 ) -> ColumnDescription | None:
