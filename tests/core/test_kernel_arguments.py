@@ -21,6 +21,7 @@ from wirescan import kafka, lumberjack, pcap, thrift
 from wirescan.core import loop
 from wirescan.core.column_writer import ColumnWriter
 from wirescan.core.inflate import inflate_spans
+from wirescan.core.parallel import FixedWorkers
 from wirescan.core.rows import Block, RowBlock
 from wirescan.core.strings import ByteStrings
 from wirescan.files.length_prefix import END, FOUND, MORE, hop
@@ -191,6 +192,19 @@ def open_kafka_records(spans, *, verify=True, **options):
 def test_rows_outside_their_buffer(call):
     with pytest.raises(ValueError, match="outside its buffer"):
         call()
+
+
+def test_a_parent_outside_its_buffer_ends_all_threads():
+    batch = kafka.encode_batch([b"a"])
+    table = kafka.scan(batch * 400, check=False)
+    batches = table.rows.copy()
+    opened, counts, _ = kafka_scan.child_spans(batches, table.buffers)
+    batches["start"][390] = len(batch) * 400
+    for workers in (1, 2):
+        with FixedWorkers(workers), pytest.raises(ValueError, match="outside its buffer"):
+            kafka_scan.open_records(
+                batches, table.buffers, opened, counts, check=True, limits=LIMITS, verify=True
+            )
 
 
 def test_counts_of_another_length():

@@ -4,6 +4,7 @@ import glob
 import random
 from dataclasses import replace
 
+import numpy as np
 import pyarrow as pa
 import pytest
 from hypothesis import given
@@ -212,6 +213,36 @@ def test_forged_counts_make_no_group_of_others_larger():
     assert max(map(len, groups)) <= 20
     rows["record_count"] = -1  # as in wrappers: one is expected
     assert max(map(len, reader._group(replace(table, rows=rows)))) <= 200
+
+
+@pytest.mark.parametrize("kind", ["u1", "i2", "u4", ">i4", "u8", "i8"])
+def test_formats_of_other_packages_may_count_in_any_integers(kind):
+    raw = b"".join(encode_batch([Record(i, 0, None, b"")] * 3) for i in range(40))
+    table = kafka.scan(raw)
+    largest = np.iinfo(kind).max
+    dtype = [
+        (name, kind if name == "record_count" else field[0])
+        for name, field in table.dtype.fields.items()
+    ]
+    rows = table.rows.astype(dtype)
+    rows["record_count"][:5] = largest
+    reader = make_column_reader(
+        "kafka.records",
+        limits=Limits(),
+        workers=1,
+        schema=make_schema("kafka.records", FOUR),
+        binary="binary",
+        types="arrow",
+        source=None,
+        batch_rows=10,
+        batch_bytes=1 << 20,
+        errors="mark",
+        check=True,
+        filters=(),
+    )
+    groups = list(reader._group(replace(table, rows=rows)))
+    assert sum(map(len, groups)) == 40
+    assert 6 <= len(groups) <= 16
 
 
 def test_forged_counts_make_few_groups():

@@ -638,6 +638,15 @@ def test_polars_takes_views_of_copied_bytes(tmp_path, given, kinds):
     assert sum(buffer.size for buffer in copied) < 2 * 1000 * 20
 
 
+@pytest.mark.parametrize("engine", ["in-memory", "streaming"])
+def test_rows_are_counted_without_a_column(tmp_path, engine):
+    """polars asks for no column where a query needs only the number of the rows."""
+    write_segment(tmp_path / "0.log", [(1, 1)] * 250)
+    scan = make_scan(tmp_path / "0.log").with_row_index().select("index")
+    assert scan.collect(engine=engine)["index"].to_list() == list(range(250))
+    assert len(scan.head(7).collect(engine=engine)) == 7
+
+
 @pytest.mark.skipif(not MAPS.exists(), reason="the system does not list what is mapped")
 def test_a_result_keeps_its_mapped_segment(tmp_path):
     path = tmp_path / "0.log"

@@ -344,6 +344,36 @@ def test_places_of_enclosing_frames(binary, rows):
     assert batch.column("key").to_pylist() == [b"k"] * len(chosen)
 
 
+def test_many_bytes_of_enclosing_frames_are_gathered_by_the_writer(monkeypatch):
+    """Arrow's own function would overflow 32-bit offsets. The writer refuses so many bytes."""
+    table = nats.headers(nats.scan(make_nats_headers(40, b"r", LONG)))
+    expected = convert_table(table, ["payload"], binary="binary")
+    counts = []
+    write_places = to_arrow.write_places
+
+    def note_rows(table, fields):
+        counts.append(len(table))
+        return write_places(table, fields)
+
+    monkeypatch.setattr(to_arrow, "write_places", note_rows)
+    for largest, written in ((40 * len(LONG), [1]), (40 * len(LONG) - 1, [1, 40])):
+        monkeypatch.setattr(to_arrow, "LARGEST", largest)
+        counts.clear()
+        assert convert_table(table, ["payload"], binary="binary") == expected
+        assert counts == written
+
+
+def test_an_error_names_the_exported_row():
+    messages = nats.scan(make_nats_headers(2, b"r", b"p") * 3)
+    table = nats.headers(messages)
+    rows = messages.rows.copy()
+    rows["payload_at"][2] = 1000
+    damaged = dataclasses.replace(table, outer=dataclasses.replace(messages, rows=rows))
+    for binary in to_arrow.BINARY:
+        with pytest.raises(ValueError, match="^row 4 points outside its buffer$"):
+            to_arrow.to_batch(damaged, ["payload"], binary=binary)
+
+
 def test_rows_of_the_tables_around_are_found_once(monkeypatch):
     """Each column of the frames around would otherwise read the parents of all rows again."""
     calls = []

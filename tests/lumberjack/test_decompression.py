@@ -172,3 +172,17 @@ def test_libdeflate_goes_on_where_a_buffer_is_full(count):
         events = lumberjack.events(lumberjack.scan(raw))
     assert [bytes(events.bytes(i, "json")) for i in range(count)] == [document] * count
     assert len(events.buffers) > 2
+
+
+@pytest.mark.skipif(not libdeflate.available, reason="libdeflate is not available")
+def test_damaged_streams_reserve_little_memory():
+    """Damaged streams between good ones could start one large buffer after another."""
+    damaged = bytearray(zlib.compress(NOISE * 50, 1))
+    damaged[-1] ^= 1
+    target = Arena(Limits(ratio=1 << 20))
+    for _ in range(20):
+        target.add_zlib(memoryview(zlib.compress(b"good")))
+        with pytest.raises(CodecError):
+            target.add_zlib(memoryview(damaged))
+    reserved = sum(len(memoryview(buffer.obj)) for buffer in (*target._full, target._current))
+    assert reserved < 4 * 32 * len(damaged)

@@ -608,8 +608,8 @@ cdef struct SpanSums:
     int64_t bytes
 
 
-cdef SpanSums add_up_spans(const Head* span, const int32_t[::1] counts, int64_t parents,
-                           const int64_t[::1] sizes, int64_t[:, ::1] ranges) noexcept:
+cdef SpanSums examine_spans(const Head* span, const int32_t[::1] counts, int64_t parents,
+                            const int64_t[::1] sizes, int64_t[:, ::1] ranges) noexcept:
     # parents: the number of rows in the outer table. sizes: those of the buffers. ranges: becomes
     # what `find_ranges` returns, unless it is None. A claim never allocates more rows than there
     # are bytes.
@@ -653,8 +653,9 @@ cdef object open_frames(outer, buffers, spans, counts, dtype, RunNestedScan open
     Several threads open many bytes, as `parallel.choose_threads` says. The result does not depend
     on their number.
 
-    Raises ValueError where a span is outside its buffer or names no row of `outer`, TypeError and
-    ValueError for an unfit `into`, MemoryError.
+    Raises ValueError where a span is outside its buffer or names no row of `outer`, and where a row
+    that is verified is outside its buffer; TypeError and ValueError for an unfit `into`;
+    MemoryError. After an error the sink takes no other scan.
     """
     cdef Py_ssize_t n = len(spans)
     cdef const uint8_t[::1] outer_bytes, span_bytes
@@ -673,7 +674,7 @@ cdef object open_frames(outer, buffers, spans, counts, dtype, RunNestedScan open
     span_bytes = np.ascontiguousarray(spans).view(np.uint8)
     span = <const Head*>&span_bytes[0] if n else NULL
     ranges = None if sink is None else begin_ranges(len(buffers))
-    summed = add_up_spans(span, count_view, len(outer), list_sizes(buffers), ranges)
+    summed = examine_spans(span, count_view, len(outer), list_sizes(buffers), ranges)
     if not summed.are_good:
         raise ValueError("a row points outside its buffer or its table")
     if into is not None and any(

@@ -239,13 +239,23 @@ class ColumnReader:
             yield table[first:last]
 
     def _expect_rows(self, table: FrameTable) -> np.ndarray | None:
-        """Return how many rows each frame states, or has probably; None if it is one in each."""
+        """Return how many rows each frame states, or has probably; None if it is one in each.
+
+        The numbers are int32 or int64, as `bound_counts` takes them.
+        """
         column = self.outermost.display.record_count
-        if column is not None:
-            counts: np.ndarray = table[column]
-            return counts
         expect = self.outermost.parser.expect_inside
-        return None if expect is None else expect(table)
+        counts: np.ndarray | None = None
+        if column is not None:
+            counts = table[column]
+        elif expect is not None:
+            counts = expect(table)
+        if counts is None or counts.dtype in (np.int32, np.int64):
+            return counts
+        # Formats of other packages may have any integers.
+        if counts.dtype.kind == "u":
+            counts = np.minimum(counts.astype(np.uint64), np.uint64(np.iinfo(np.int64).max))
+        return counts.astype(np.int64)
 
     def _count_parts(self, rows: int) -> int:
         """Return in how many parts frames with so many rows are read."""

@@ -252,14 +252,16 @@ class Arena:
     ) -> tuple[Place, Fault]:
         """Add a zlib stream as `add_zlib` does.
 
-        was_tried: libdeflate has failed in the rest of the current buffer.
+        was_tried: the loop has ended at this payload, mostly because libdeflate failed in the rest
+            of the current buffer.
         """
         max_bytes = self._limit_output(wire)
         if libdeflate.available:
             place = None if was_tried else self._add_with_libdeflate(payload, max_bytes)
-            needed = min(_HIGH_RATIO * len(payload), max_bytes)
+            needed = min(_HIGH_RATIO * len(payload), max_bytes, _LARGEST_BUFFER // 2)
             if place is None and len(self._current) - self._used < needed:
-                # Probably the rest of the buffer was too small.
+                # Probably the rest of the buffer was too small. A damaged stream starts a buffer
+                # too, but not one after another: the next one has room.
                 self._start_buffer(needed)
                 place = self._add_with_libdeflate(payload, max_bytes)
             if place is not None:

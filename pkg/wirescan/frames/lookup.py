@@ -160,24 +160,23 @@ class FoundColumn(NamedTuple):
 
     def compute_texts(self) -> list[str | None]:
         """Return the text of a column of COMPUTED_TEXT for each exported row."""
-        texts, places = self.compute_distinct_texts()
-        return texts if places is None else [texts[place] for place in places.tolist()]
+        texts, indexes = self.compute_distinct_texts()
+        return texts if indexes is None else [texts[index] for index in indexes.tolist()]
 
     def compute_distinct_texts(self) -> tuple[list[str | None], np.ndarray | None]:
-        """Return texts of a column of COMPUTED_TEXT, and the place of each exported row's text.
+        """Return texts of a column of COMPUTED_TEXT, and the index of each exported row's text.
 
-        The places are an int64 array. None instead of it means that the rows have the texts in
-        their order.
+        The indexes are an int64 array. None: there is one text for each row, in row order.
         """
         compute = self.column.declared.compute_texts
         assert compute is not None  # every column of this kind has it
         if self.parents is None:
             return compute(self.table), None
-        rows, places = self.find_distinct_rows()
-        return compute(self.table[rows]), places
+        rows, indexes = self.find_distinct_rows()
+        return compute(self.table[rows]), indexes
 
     def find_distinct_rows(self) -> tuple[np.ndarray, np.ndarray]:
-        """Return the rows of `table` around exported rows, and the place of each one's among them.
+        """Return the rows of `table` around exported rows, and the index of each one's among them.
 
         Both are int64 arrays, and the rows are ascending. `parents` is not None.
         """
@@ -203,8 +202,9 @@ class EnclosingTables:
     """
 
     def __init__(self, table: FrameTable) -> None:
-        # For each level a table, for each frame its row in it, and the same in a narrow part.
+        # The table of each level, and for each frame its row there; None at level 0.
         self._levels: list[tuple[FrameTable, np.ndarray | None]] = [(table, None)]
+        # By level: what `narrow` has returned.
         self._narrow: dict[int, tuple[FrameTable, np.ndarray | None]] = {}
 
     def get_table(self, level: int) -> FrameTable:

@@ -27,6 +27,7 @@ the default of their column.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple, cast
 
@@ -499,11 +500,11 @@ def _find_fault_names(
 
 def _make_computed_texts(found: FoundColumn, kind: pa.DataType, context: _Context) -> pa.Array:
     """Return the texts that a function computes from the rows."""
-    texts, places = found.compute_distinct_texts()
+    texts, indexes = found.compute_distinct_texts()
     strings = _make_strings(texts, found.column.name)
-    if places is None:
+    if indexes is None:
         return strings
-    return strings.take(_make_numbers(places, pa.int64()))
+    return strings.take(_make_numbers(indexes, pa.int64()))
 
 
 def _make_strings(texts: Sequence[str | None], name: str) -> pa.StringArray:
@@ -600,27 +601,36 @@ def _make_bytes(found: FoundColumn, kind: pa.DataType, context: _Context) -> pa.
     if found.parents is None:
         return _choose_places(found, kind, context).make_place(name, kind)
     # Many rows may have one row around them, such as the records of a batch.
-    rows, places = found.find_distinct_rows()
-    sizes = np.maximum(found.table[name + "_size"][rows].astype(np.int64), 0)
-    if len(rows) == len(places) or sizes[places].sum() > LARGEST:
+    rows, indexes = found.find_distinct_rows()
+    strings = None
+    if len(rows) < len(indexes):
+        # An error would name a row of `rows`.
+        with suppress(ValueError):
+            strings = write_places(found.table[rows], [(name, kind)]).make_place(name, kind)
+    if strings is None or kind == pa.binary() and _count_bytes(found, rows, indexes) > LARGEST:
         return _choose_places(found, kind, context).make_place(name, kind)
-    strings = write_places(found.table[rows], [(name, kind)]).make_place(name, kind)
     if kind == BINARY["view"]:
-        return _take_views(strings, places)
-    return strings.take(_make_numbers(places, pa.int64()))
+        return _take_views(strings, indexes)
+    return strings.take(_make_numbers(indexes, pa.int64()))
 
 
-def _take_views(strings: pa.BinaryViewArray, places: np.ndarray) -> pa.BinaryViewArray:
+def _count_bytes(found: FoundColumn, rows: np.ndarray, indexes: np.ndarray) -> int:
+    """Return the bytes of a place in all exported rows. rows, indexes: `find_distinct_rows()`."""
+    sizes = np.maximum(found.table[found.column.name + "_size"][rows].astype(np.int64), 0)
+    return int(sizes[indexes].sum())
+
+
+def _take_views(strings: pa.BinaryViewArray, indexes: np.ndarray) -> pa.BinaryViewArray:
     """Return elements of an array of views. Not all versions of pyarrow can take them."""
     validity, views, *data = strings.buffers()
     words = np.frombuffer(views, np.int64).reshape(-1, 2)
-    taken = np.take(words, places, axis=0)
+    taken = np.take(words, indexes, axis=0)
     bitmap = None
     if strings.null_count:
         is_valid = np.unpackbits(np.frombuffer(validity, np.uint8), bitorder="little")
-        bitmap = pa.py_buffer(_pack_bits(is_valid[places]))
+        bitmap = pa.py_buffer(_pack_bits(is_valid[indexes]))
     parts = [bitmap, pa.py_buffer(taken), *data]
-    return pa.Array.from_buffers(strings.type, len(places), parts)
+    return pa.Array.from_buffers(strings.type, len(indexes), parts)
 
 
 def _make_number_lists(found: FoundColumn, kind: pa.ListType, context: _Context) -> pa.Array:

@@ -48,7 +48,8 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
 DEEPEST = 0xFFFF  # largest value of the column `depth`
-# First guess of decompressed bytes for each compressed byte. Memory that is not written is free.
+# First guess of decompressed bytes for each compressed byte. Pages that are never written cost no
+# memory.
 USUAL_RATIO = 10
 COMPRESSED_EVENT = 16  # bytes of an event in a compressed frame, about
 

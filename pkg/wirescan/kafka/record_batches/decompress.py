@@ -53,7 +53,8 @@ def decompress_batches(batches: FrameTable, limits: Limits, *, verify: bool) -> 
     verify: verify the checksums of the batches. If any payload is compressed, this happens here,
         because the payload of a batch with a bad checksum is not decompressed.
 
-    Raises ValueError where a row points outside its buffer, and for more than 65,536 buffers.
+    Raises TypeError for another table; ValueError where a row points outside its buffer, and for
+    more than 65,536 buffers.
     """
     rows = batches.rows
     opened, counts, packed = child_spans(rows, batches.buffers)
