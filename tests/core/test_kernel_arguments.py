@@ -488,11 +488,10 @@ def test_ranges_of_rows():
         loop.find_ranges(np.zeros(1, [("start", "i8")]), buffers)
 
 
-@pytest.mark.parametrize("kind", [np.int32, np.int64])
-def test_bounds_of_counts(kind):
+def test_bounds_of_counts():
     spans = np.zeros(6, loop.HEAD)
     spans["size"] = [0, 1, 3, 3, 3, 2**32 - 1]
-    counts = np.array([7, 7, 7, -1, 0, np.iinfo(kind).max], kind)
+    counts = np.array([7, 7, 7, -1, 0, 2**31 - 1], np.int32)
     expected = [1, 2, 6, 1, 1, 9]
     strided = np.repeat(counts, 2)[::2]  # as a column of a table
     for rows in (spans, widen(spans)):

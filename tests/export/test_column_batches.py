@@ -215,7 +215,7 @@ def test_forged_counts_make_no_group_of_others_larger():
     assert max(map(len, reader._group(replace(table, rows=rows)))) <= 200
 
 
-@pytest.mark.parametrize("kind", ["u1", "i2", "u4", ">i4", "u8", "i8"])
+@pytest.mark.parametrize("kind", ["u1", "i2", "i4", "u4", ">i4", "u8", "i8"])
 def test_formats_of_other_packages_may_count_in_any_integers(kind):
     raw = b"".join(encode_batch([Record(i, 0, None, b"")] * 3) for i in range(40))
     table = kafka.scan(raw)

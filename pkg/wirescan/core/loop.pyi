@@ -29,7 +29,7 @@ def spans(
 ) -> NDArray[np.void]: ...
 def bound_counts(
     rows: NDArray[np.void],
-    counts: NDArray[np.int32] | NDArray[np.int64],
+    counts: NDArray[np.int32],
     per_byte: int,
     most: int,
 ) -> NDArray[np.int64]: ...

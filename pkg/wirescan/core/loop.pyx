@@ -183,17 +183,12 @@ def spans(rows, at=None):
     return array
 
 
-ctypedef fused Count:
-    int32_t
-    int64_t
-
-
-def bound_counts(rows, const Count[:] counts, int64_t per_byte, int64_t most):
+def bound_counts(rows, const int32_t[:] counts, int64_t per_byte, int64_t most):
     """Return how many frames each row probably holds, from 1 to `most`, as an int64 array.
 
-    rows: structured array that begins with the columns of HEAD. counts: int32 or int64 array, the
-    numbers that the rows state. They may be forged, so none is larger than `per_byte` for each byte
-    of its row.
+    rows: structured array that begins with the columns of HEAD. counts: int32 array, the numbers
+    that the rows state. They may be forged, so none is larger than `per_byte` for each byte of its
+    row.
 
     Raises ValueError for another number of counts, TypeError for other rows.
     """

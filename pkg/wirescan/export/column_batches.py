@@ -241,7 +241,7 @@ class ColumnReader:
     def _expect_rows(self, table: FrameTable) -> np.ndarray | None:
         """Return how many rows each frame states, or has probably; None if it is one in each.
 
-        The numbers are int32 or int64, as `bound_counts` takes them.
+        The numbers are int32, as `bound_counts` takes them. Larger ones are never believed.
         """
         column = self.outermost.display.record_count
         expect = self.outermost.parser.expect_inside
@@ -250,12 +250,10 @@ class ColumnReader:
             counts = table[column]
         elif expect is not None:
             counts = expect(table)
-        if counts is None or counts.dtype in (np.int32, np.int64):
+        if counts is None or counts.dtype == np.int32:
             return counts
-        # Formats of other packages may have any integers.
-        if counts.dtype.kind == "u":
-            counts = np.minimum(counts.astype(np.uint64), np.uint64(np.iinfo(np.int64).max))
-        return counts.astype(np.int64)
+        wide = counts.astype(np.uint64 if counts.dtype.kind == "u" else np.int64)
+        return np.clip(wide, 0, np.iinfo(np.int32).max).astype(np.int32)
 
     def _count_parts(self, rows: int) -> int:
         """Return in how many parts frames with so many rows are read."""
