@@ -96,5 +96,6 @@ cdef inline Py_ssize_t write_each(RowOutput* output, MeasureRow measure, PutRow 
 
 
 # These are defined in writer.pyx.
-cdef tuple write_rows(const void* columns, Py_ssize_t count, RunOutput run, problems)
+cdef tuple write_rows(const void* columns, Py_ssize_t count, RunOutput run, problems,
+                      bint into_block=*)
 cdef uint8_t* reserve_bytes(RowBlock out, size_t size) except NULL

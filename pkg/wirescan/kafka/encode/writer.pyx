@@ -403,7 +403,7 @@ def write_batches(Columns columns not None, int64_t max_bytes, fields, compress=
     cdef const uint8_t[::1] payload
     cdef Batches plain = Batches(r, cut, &batch)
     if compress is None:
-        return memoryview(write_rows(&plain, <Py_ssize_t>n, run_batches, {})[0])
+        return write_rows(&plain, <Py_ssize_t>n, run_batches, {}, True)[0]
     for i in range(n):
         total += BATCH_HEAD + cut[i].size
         largest = max(largest, cut[i].size)
