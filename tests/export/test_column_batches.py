@@ -189,12 +189,9 @@ def test_groups_have_about_as_many_records_each(monkeypatch, workers):
     assert sum(read_rows) == 1000 and max(read_rows) <= 100
 
 
-def test_forged_counts_make_no_group_of_others_larger():
-    raw = b"".join(encode_batch([Record(i, 0, None, b"")] * 10) for i in range(400))
-    table = kafka.scan(raw)
-    rows = table.rows.copy()
-    rows["record_count"][:5] = 2**31 - 1
-    reader = make_column_reader(
+def make_grouping_reader(batch_rows):
+    """Return a reader of records, whose groups are looked at."""
+    return make_column_reader(
         "kafka.records",
         limits=Limits(),
         workers=1,
@@ -202,12 +199,20 @@ def test_forged_counts_make_no_group_of_others_larger():
         binary="binary",
         types="arrow",
         source=None,
-        batch_rows=100,
+        batch_rows=batch_rows,
         batch_bytes=1 << 20,
         errors="mark",
         check=True,
         filters=(),
     )
+
+
+def test_forged_counts_make_no_group_of_others_larger():
+    raw = b"".join(encode_batch([Record(i, 0, None, b"")] * 10) for i in range(400))
+    table = kafka.scan(raw)
+    rows = table.rows.copy()
+    rows["record_count"][:5] = 2**31 - 1
+    reader = make_grouping_reader(batch_rows=100)
     groups = list(reader._group(replace(table, rows=rows)))
     assert sum(map(len, groups)) == 400
     assert max(map(len, groups)) <= 20
@@ -226,20 +231,7 @@ def test_formats_of_other_packages_may_count_in_any_integers(kind):
     ]
     rows = table.rows.astype(dtype)
     rows["record_count"][:5] = largest
-    reader = make_column_reader(
-        "kafka.records",
-        limits=Limits(),
-        workers=1,
-        schema=make_schema("kafka.records", FOUR),
-        binary="binary",
-        types="arrow",
-        source=None,
-        batch_rows=10,
-        batch_bytes=1 << 20,
-        errors="mark",
-        check=True,
-        filters=(),
-    )
+    reader = make_grouping_reader(batch_rows=10)
     groups = list(reader._group(replace(table, rows=rows)))
     assert sum(map(len, groups)) == 40
     assert 6 <= len(groups) <= 16
