@@ -23,7 +23,7 @@ Rows and columns:
     gather.pyx              byte strings of rows: compared in place, or gathered
     table_fields.pyx        the attributes of a table
     stop.py                 `Stop`: why the scan of a buffer ended
-    grow_memory.pxd         memory that grows, with huge pages where the system has them
+    grow_memory.pxd         huge pages for large memory, also for memory that grows
 
 Decompression and threads:
 

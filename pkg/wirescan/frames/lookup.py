@@ -176,9 +176,9 @@ class FoundColumn(NamedTuple):
         return compute(self.table[rows]), indexes
 
     def find_distinct_rows(self) -> tuple[np.ndarray, np.ndarray]:
-        """Return the rows of `table` around exported rows, and the index of each one's among them.
+        """Return the rows that `parents` has, ascending, and the index of each parent among them.
 
-        Both are int64 arrays, and the rows are ascending. `parents` is not None.
+        Both are int64 arrays. `parents` is not None.
         """
         assert self.parents is not None
         # A sort of the parents would take longer than what is done with the rows.
@@ -208,7 +208,7 @@ class EnclosingTables:
         self._narrow: dict[int, tuple[FrameTable, np.ndarray | None]] = {}
 
     def get_table(self, level: int) -> FrameTable:
-        """Return a table: that of level 0 is the table itself, and 1 is around it."""
+        """Return the table of a level: 0 is the table itself, 1 is the one around it."""
         return self._levels[level][0]
 
     def open_next(self) -> bool:
@@ -226,7 +226,7 @@ class EnclosingTables:
         return len(self._levels)
 
     def narrow(self, level: int) -> tuple[FrameTable, np.ndarray | None]:
-        """Return a table, or a part of it that has the rows, and where the rows are in it.
+        """Return the table of a level, or a part of it with the rows, and the rows' numbers in it.
 
         An export of a large table asks for a column of the table around it many times, each time
         for few rows.
