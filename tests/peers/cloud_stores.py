@@ -20,7 +20,7 @@ from pyarrow import fs
 from tests.support.bucket_files import BUCKET, BucketFiles
 
 from .cache import make_once, run_with_retry
-from .lumberjack import GO, Program
+from .lumberjack import GO, UNOPTIMIZED, Program
 from .ports import find_free_ports
 
 HERE = Path(__file__).parent
@@ -50,7 +50,7 @@ def build_fake_gcs() -> Path:
     source = HERE / "fake-gcs"
 
     def build(target: Path) -> None:
-        command = ["go", "build", "-ldflags=-s -w", "-o", f"{target}/", FAKE_GCS]
+        command = ["go", "build", *UNOPTIMIZED, "-o", f"{target}/", FAKE_GCS]
         run_with_retry(*command, cwd=source, env=os.environ | GO)
 
     recipe = b"".join((source / name).read_bytes() for name in ("go.mod", "go.sum"))

@@ -25,7 +25,7 @@ from functools import cache
 from pathlib import Path
 
 from .cache import make_once, run_with_retry
-from .lumberjack import GO, Program
+from .lumberjack import GO, UNOPTIMIZED, Program
 
 MODULE = "github.com/liftbridge-io/liftbridge@v1.9.0"
 MODULE_SUM = "h1:X2uoS1SXYXfe8URpjqEkomQ/qaz2xZ3WXi6Xuc+0FSA="
@@ -93,7 +93,7 @@ def build_server() -> Path:
         run_with_retry(
             "go",
             "build",
-            "-ldflags=-s -w",
+            *UNOPTIMIZED,
             "-o",
             target / "liftbridge",
             ".",

@@ -35,7 +35,14 @@ TOOLS = "github.com/elastic/go-lumber/cmd/"
 FILEBEAT = "github.com/elastic/beats/v7@v7.17.15"
 FILEBEAT_SUM = "h1:+JegRvpHBCGFJNntBbgr5HR+eKZkfpACGtHCMNZD0vk="
 KEY = ("-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:P-256", "-nodes", "-keyout")
-GO = {"GOFLAGS": "-trimpath -buildvcs=false", "CGO_ENABLED": "0", "GOWORK": "off"}
+GO = {
+    "GOFLAGS": "-trimpath -buildvcs=false",
+    "CGO_ENABLED": "0",
+    "GOWORK": "off",
+    "GOGC": "400",  # the compiler collects garbage less often
+}
+# For large programs whose speed does not matter. Without optimization they take less to compile.
+UNOPTIMIZED = ("-gcflags=all=-N -l", "-ldflags=-s -w")
 Events = Iterable[Mapping]
 
 
@@ -87,7 +94,7 @@ def build_filebeat() -> Path:
         run_with_retry(
             "go",
             "build",
-            "-ldflags=-s -w",
+            *UNOPTIMIZED,
             "-o",
             target / "filebeat",
             "./filebeat",
