@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from wirescan.core.row_arrays import copy_rows, join_rows, keep_rows, select_rows
+from wirescan.core.row_arrays import copy_rows, join_rows, keep_rows, select_rows, view_bytes
 
 DTYPE = np.dtype({"names": ["a", "b"], "formats": ["i8", "u1"], "itemsize": 24})
 ROWS = np.array([(1, 2), (3, 4), (5, 6)], DTYPE)
@@ -11,7 +11,13 @@ KEYS = [
     slice(1, None),
     np.array([True, False, True]),
     np.array([2, 0, 2, -1]),
+    np.array([2, -1], np.int8),
+    np.array([2, 0], np.uint64),
+    np.array([[0, 1], [2, -1]]),
     np.zeros(0, np.int64),
+    [2, 0],
+    [False, True, True],
+    [],
 ]
 
 
@@ -27,6 +33,19 @@ def test_selected_rows_are_those_of_numpy(key, step):
 def test_a_row_that_does_not_exist_is_an_error():
     with pytest.raises(IndexError, match="index 3 is out of bounds"):
         select_rows(ROWS, np.array([3]))
+
+
+@pytest.mark.parametrize("count", [2, 4])
+def test_a_mask_of_another_length_is_an_error(count):
+    with pytest.raises(IndexError, match="boolean index did not match"):
+        select_rows(ROWS, np.ones(count, bool))
+
+
+def test_selected_rows_keep_their_padding():
+    rows = ROWS.copy()
+    view_bytes(rows).view(np.uint8)[:] = np.arange(rows.nbytes)
+    for key in (np.array([2, 0]), np.array([True, False, True])):
+        assert select_rows(rows, key).tobytes() == view_bytes(rows)[key].tobytes()
 
 
 def test_a_copy_is_writable_and_apart():

@@ -1,6 +1,6 @@
-"""Selects, copies and joins whole rows of structured arrays, as bytes, and finds groups of rows.
+"""Selects, copies and joins whole rows of structured arrays, and finds groups of rows.
 
-numpy copies a row field by field, which takes ten times as long.
+numpy's indexing and its concatenation copy rows field by field, which takes ten times as long.
 """
 
 from __future__ import annotations
@@ -20,6 +20,12 @@ def select_rows(rows: np.ndarray, key: Any) -> np.ndarray:
     """
     if isinstance(key, slice):
         return rows[key]
+    if isinstance(key, np.ndarray) and key.ndim == 1:
+        # `take` and `compress` copy whole rows, in half the time of an indexed view.
+        if key.dtype.kind == "i":
+            return rows.take(key)
+        if key.dtype == bool and len(key) == len(rows):
+            return rows.compress(key)
     selected: np.ndarray = view_bytes(rows)[key]
     return selected.view(rows.dtype)
 
