@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property, partial
+from itertools import chain
 from typing import Any, NamedTuple, SupportsIndex
 
 import numpy as np
@@ -173,32 +174,27 @@ class ColumnReader:
     def _list_groups(
         self, stream: Stream, chunks: Iterable[Any], *, allow_cut: bool
     ) -> Iterator[_Group]:
-        """Yield the outermost frames of a stream, in groups that are read together."""
+        """Yield the outermost frames of a stream, in groups that are read together.
+
+        Groups before a fault are yielded before its error is raised: damage in them comes first.
+        """
         bytes_read = 0
-        for chunk in chunks:
-            frames = self._scan(stream, chunk)
-            new_bytes = len(chunk)
-            if isinstance(chunks, LocalChunks):
-                new_bytes = chunks.new_bytes
-                chunks.repeat_cut(stream)
-            bytes_read += new_bytes
+        for chunk in chain(chunks, [None]):
+            frames, error = stream.feed_to_fault(chunk, tail=allow_cut)
+            if chunk is not None:
+                new_bytes = len(chunk)
+                if isinstance(chunks, LocalChunks):
+                    new_bytes = chunks.new_bytes
+                    if error is None:
+                        chunks.repeat_cut(stream)
+                bytes_read += new_bytes
             for table in self._group(frames):
                 yield _Group(table, bytes_read)
                 bytes_read = 0
-        for table in self._group(self._scan(stream, None, allow_cut=allow_cut)):
-            yield _Group(table, bytes_read)
-            bytes_read = 0
-
-    def _scan(self, stream: Stream, chunk: Any, *, allow_cut: bool = False) -> FrameTable:
-        """Return the outermost frames that a chunk completes. None: the end of the stream."""
-        try:
-            return stream.close(tail=allow_cut) if chunk is None else stream.feed(chunk)
-        except FrameError:
-            if self.verifies_late:
-                # Damage that a verification finds up to this fault comes first.
-                self._verify(stream.intact)
-                self._check_last_frame(stream.damaged)
-            raise
+            if error is not None:
+                if self.verifies_late:
+                    self._check_last_frame(stream.damaged)
+                raise error
 
     def _check_last_frame(self, table: FrameTable) -> None:
         """Raise FrameError for the fault that a scan with checksums finds in the last frame."""

@@ -58,16 +58,15 @@ class OutermostReader:
         )
         for chunk in chunks:
             columns = self._read_columns(stream, chunk)
-            table = stream.feed(chunk) if columns is None else None
+            if columns is None:
+                yield from self._read_rows(stream, chunk)
             chunks.repeat_cut(stream)
             if columns is not None:
                 if len(columns) > BATCH_ROWS:
                     # The views of a batch share the bytes of their chunk.
                     chunks.size = max(chunks.size * MOST_FILLED // len(columns), 1)
                 yield columns
-            if table is not None:
-                yield from self._open_rows(table)
-        yield from self._open_rows(stream.close(tail=allow_cut))
+        yield from self._read_rows(stream, None, allow_cut=allow_cut)
 
     def _read_columns(self, stream: Stream, chunk: memoryview) -> ScannedColumns | None:
         """Return the frames that a chunk completes; None if it has to be read into rows."""
@@ -75,8 +74,14 @@ class OutermostReader:
         table = stream.feed_columns(chunk, writer)
         return None if table is None else ScannedColumns(writer, table)
 
-    def _open_rows(self, table: FrameTable) -> Iterator[FrameTable]:
-        """Yield the frames as tables, which can have bad rows."""
+    def _read_rows(
+        self, stream: Stream, chunk: memoryview | None, *, allow_cut: bool = False
+    ) -> Iterator[FrameTable]:
+        """Yield the frames that a chunk completes as tables, which can have bad rows.
+
+        An error is raised after the frames before it. None ends the stream.
+        """
+        table, error = stream.feed_to_fault(chunk, tail=allow_cut)
         yield from open_nested(
             table,
             self.column_scan.format,
@@ -85,6 +90,8 @@ class OutermostReader:
             limits=self.limits,
             source=self.source,
         )
+        if error is not None:
+            raise error
 
 
 def can_write_columns(column_scan: ColumnScan) -> bool:

@@ -159,7 +159,8 @@ def scan_outermost(
 ) -> Iterator[FrameTable]:
     """Yield the outermost frames around a format, from the chunks of a stream.
 
-    The last table states why the scan stopped, and it may be empty.
+    The last table states why the scan stopped, and it may be empty. Frames before a fault are
+    yielded before its error is raised: a fault inside them comes first.
 
     chunks: the bytes.
     format, errors, check, limits, source, offset: as in `Stream`.
@@ -193,14 +194,17 @@ def scan_outermost(
                 raise part.error
         if len(part.frames):
             yield part.frames
-    table = stream.close(tail=allow_cut)
+    table, error = stream.feed_to_fault(None, tail=allow_cut)
     if reader is not None:
         with add_source(source):
             last_frames = [reader.feed(table)] if len(table) else []
-            last_frames.append(reader.close())
+            if error is None:
+                last_frames.append(reader.close())
         yield from last_frames
         table = table[:0]  # it says why the scan stopped
     yield table
+    if error is not None:
+        raise error
 
 
 class _Part(NamedTuple):
@@ -226,14 +230,17 @@ def _choose_readers(chunks: LocalChunks, workers: SupportsIndex | None) -> int:
 
 
 def _scan_chunks(stream: Stream, chunks: Iterable[Any]) -> Iterator[_Part]:
-    """Yield the part of each chunk of a stream."""
+    """Yield the part of each chunk of a stream. An error is raised after the frames before it."""
     for chunk in chunks:
-        table = stream.feed(chunk)
+        table, error = stream.feed_to_fault(chunk)
         new_bytes = 0
         if isinstance(chunks, LocalChunks):
-            chunks.repeat_cut(stream)
             new_bytes = chunks.new_bytes
+            if error is None:
+                chunks.repeat_cut(stream)
         yield _Part(new_bytes, table, table)
+        if error is not None:
+            raise error
 
 
 def _read_part(reader: CaptureReader, part: _Part) -> _Part:

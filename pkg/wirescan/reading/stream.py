@@ -126,6 +126,25 @@ class Stream:
             raise ValueError("the stream is closed")
         return self._read(self._scanner.feed(view_of(chunk)))
 
+    def feed_to_fault(
+        self, chunk: Any, *, tail: bool = True
+    ) -> tuple[FrameTable, FrameError | None]:
+        """Return the frames up to a fault, and its error; None if there is no fault.
+
+        `feed` and `close` raise the error and return no frames. The format is an outermost one.
+
+        Args:
+            chunk: as in `feed`. None ends the stream.
+            tail: as in `close`.
+
+        Raises:
+            ValueError: as `feed`.
+        """
+        try:
+            return self.close(tail=tail) if chunk is None else self.feed(chunk), None
+        except FrameError as error:
+            return self.intact, error
+
     def feed_columns(self, chunk: Any, writer: ColumnWriter) -> FrameTable | None:
         """Read the frames that a chunk completes into a writer of columns.
 
