@@ -46,6 +46,16 @@ def test_bodies_are_those_that_are_opened_with_a_table(requests):
             assert np.array_equal(wirescan.scan(find_responses(requests), format).rows, body.rows)
 
 
+def test_a_changed_file_of_requests_is_read_again(tmp_path):
+    requests, responses = tmp_path / "requests.bin", tmp_path / "responses.bin"
+    format = make_name("kafka.metadata_response", requests)
+    for count in (3, 5):
+        messages = [{"correlation_id": number} for number in range(count)]
+        requests.write_bytes(b"".join(kafka.encode_request("Metadata", 1, **m) for m in messages))
+        responses.write_bytes(b"".join(kafka.encode_response("Metadata", 1, **m) for m in messages))
+        assert len(wirescan.scan(responses, format)) == count
+
+
 def find_connection(*apis):
     """Return the requests and responses of a connection that has bodies of some APIs."""
     for requests in CONNECTIONS:

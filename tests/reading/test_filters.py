@@ -401,6 +401,17 @@ def test_message_sets_are_pruned_by_an_index(magic, codec, tmp_path):
         assert pruned > 0
 
 
+@pytest.mark.parametrize("magic", [0, 1])
+def test_offsets_in_a_message_set_of_a_producer_are_not_excluded(magic, tmp_path):
+    path = tmp_path / "00000000000000000000.log"
+    messages = [{"offset": offset, "value": b"v"} for offset in range(5)]
+    options = {"codec": "gzip", "wrapper_offset": 0}
+    path.write_bytes(kafka.encode_message_set(messages, magic=magic, **options))
+    for where, offsets in (("offset >= 2", [2, 3, 4]), ("offset < 2", [0, 1]), ("offset == 4", [4])):
+        tables = iter_tables(str(path), format="kafka.records", where=where)
+        assert np.concatenate([table["offset"] for table in tables]).tolist() == offsets
+
+
 def test_a_file_by_its_name(tmp_path):
     path = tmp_path / "a.log"
     path.write_bytes(b"no batch at all " * 10)

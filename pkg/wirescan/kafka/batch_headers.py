@@ -69,11 +69,14 @@ def compute_statistics(batches: np.ndarray) -> dict[str, tuple[np.ndarray | None
     """
     latest = batches["max_timestamp"]
     is_control = batches["is_control"] != 0
+    # A compressed message set has only its last offset on the wire, and 0 where a producer wrote
+    # it: then the offsets inside are absolute.
+    is_wrapper = batches["record_count"] < 0
+    last = batches["last_offset"]
     return {
-        # A compressed message set has only its last offset on the wire.
         "offset": (
-            np.where(batches["record_count"] < 0, LOWEST, batches["base_offset"]),
-            batches["last_offset"],
+            np.where(is_wrapper, LOWEST, batches["base_offset"]),
+            np.where(is_wrapper & (last == 0), HIGHEST, last),
         ),
         "timestamp": (None, np.where(latest < 0, HIGHEST, latest)),
         "control": (

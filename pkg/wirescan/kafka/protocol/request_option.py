@@ -7,8 +7,10 @@ option of a format: "kafka.fetch_response.partitions?requests=client.bin".
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable
 from dataclasses import replace
+from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
@@ -85,11 +87,13 @@ class RequestIds:
 def add_requests(format: Format, path: str) -> Format:
     """Return kafka.responses, or a format inside it, with the requests of the file `path`.
 
+    Each scan uses the file as it is then.
+
     Raises OSError, and ValueError for a file that is not one connection's requests.
     """
     if format.within is not None:
         return replace(format, within=make_spec(format.within, requests=path))
-    ids = RequestIds(_read_requests(path))
+    load_requests(path)
     parser = format.parser
     assert parser.scan is not None and parser.spans is not None  # kafka.responses has both
     scan: Scan = parser.scan
@@ -97,11 +101,11 @@ def add_requests(format: Format, path: str) -> Format:
 
     def scan_and_name(buffer: Any, **options: Any) -> tuple[np.ndarray, int, int, int]:
         rows, _, fault, position = scan(buffer, **options)
-        return (*ids.name(rows, (buffer,)), fault, position)
+        return (*load_requests(path).name(rows, (buffer,)), fault, position)
 
     def scan_spans_and_name(buffers: Any, spans: np.ndarray, **options: Any) -> tuple[Any, ...]:
         rows, _, *ends = scan_spans(buffers, spans, **options)
-        return (*ids.name(rows, buffers), *ends)
+        return (*load_requests(path).name(rows, buffers), *ends)
 
     def read(
         source: Any,
@@ -118,14 +122,22 @@ def add_requests(format: Format, path: str) -> Format:
     return paired
 
 
-def _read_requests(path: str) -> np.ndarray:
-    """Return the rows of the requests in a file."""
+def load_requests(path: str) -> RequestIds:
+    """Return the requests of a file, which is read again only after it has changed.
+
+    Raises OSError, and ValueError for a file that is not one connection's requests.
+    """
+    status = os.stat(path)
+    return _read_requests(path, status.st_mtime_ns, status.st_size)
+
+
+@lru_cache(maxsize=4)
+def _read_requests(path: str, *_: int) -> RequestIds:
     data = Path(path).read_bytes()
     rows, _, _, _ = scan_requests(data, check=True, resync=True, limits=Limits())
     if len(data) and not (rows["fault"] == 0).any():
         raise ValueError(f"{path} has no requests of Kafka's protocol")
-    result: np.ndarray = rows
-    return result
+    return RequestIds(rows)
 
 
 REQUESTS = FormatOption(
