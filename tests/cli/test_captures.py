@@ -71,6 +71,75 @@ def test_commands_read_the_format_of_the_connections(name, tmp_path):
     assert pq.read_table(tmp_path / "out.parquet").num_rows == len(wirescan.scan(path, inner))
 
 
+@pytest.fixture
+def damaged(tmp_path):
+    """A capture with one bad block, and the position of the block."""
+    blocks = wirescan.scan(PCAP / "kafka.pcap", "pcap.blocks")
+    row = len(blocks) // 2
+    at = int(blocks["start"][row])
+    data = bytearray((PCAP / "kafka.pcap").read_bytes())
+    data[at + 8 : at + 12] = b"\xff\xff\xff\x7f"  # the captured size
+    path = tmp_path / "damaged.pcap"
+    path.write_bytes(data)
+    return path, at
+
+
+MESSAGE = "1 bad block of the capture: BAD_LENGTH, impossible length"
+
+
+@pytest.mark.parametrize(
+    "verb",
+    [
+        ["scan"],
+        ["scan", "--format", "pcap.flows"],
+        ["scan", "--where", "time < 0"],
+        ["exchanges"],
+        ["stat"],
+        ["stat", "--total"],
+        ["report", "-o", "/dev/null"],
+    ],
+    ids=" ".join,
+)
+def test_a_bad_block_of_a_capture_is_damage(verb, damaged):
+    result = run(verb[0], damaged[0], *verb[1:])
+    assert result.exit_code == 1
+    assert MESSAGE in result.stderr
+
+
+def test_a_bad_block_is_dropped_with_skip(damaged):
+    result = run("scan", damaged[0], "--errors", "skip")
+    assert result.exit_code == 0
+    assert MESSAGE in result.stderr
+
+
+@pytest.mark.parametrize("verb", ["scan", "exchanges"])
+def test_a_bad_block_ends_a_strict_command_after_the_frames_before_it(verb, damaged):
+    path, at = damaged
+    result = run(verb, path, "--errors", "strict")
+    assert result.exit_code == 1
+    assert f"(BAD_LENGTH) at byte {at} of " in result.stderr
+    marked = run(verb, path).stdout
+    assert 1 < len(result.stdout.splitlines()) < len(marked.splitlines())
+
+
+def test_a_conversion_lists_the_bad_blocks_of_a_capture(damaged, tmp_path):
+    path, at = damaged
+    out = tmp_path / "out.parquet"
+    options = ("--engine", "local", "--format", "kafka.records", "--errors", "mark")
+    assert run("convert", path, out, *options).exit_code == 1
+    (fault,) = pq.read_table(f"{out}.faults").to_pylist()
+    assert (fault["start"], fault["format"], fault["fault"]) == (at, "pcap.blocks", "BAD_LENGTH")
+
+
+@pytest.mark.parametrize("format", ["pcap.flows", "kafka.exchanges", "kafka.requests?capture=true"])
+def test_a_file_that_is_no_capture_is_damage(format, tmp_path):
+    path = tmp_path / "random.bin"
+    path.write_bytes(bytes(range(255, 155, -1)))
+    result = run("scan", path, "--format", format)
+    assert result.exit_code == 1
+    assert "1 bad block of the capture: NOT_A_FRAME" in result.stderr
+
+
 def test_commands_about_files_read_blocks():
     assert find_chosen(run("verify", PCAP / "kafka.pcap"))[0] == "pcap.blocks"
 

@@ -135,7 +135,11 @@ def write_counted(
         if chooser is not None and chooser.is_done:
             return
         tail = len(part)
-        for group in _read_frames(layout, part, conditions, options, needs_rows=needs_rows):
+        bad_blocks = _BadBlocks(part.path)
+        for group in _read_frames(
+            layout, part, conditions, options, bad_blocks.add, needs_rows=needs_rows
+        ):
+            yield from bad_blocks.take()
             yield CountedBatches(Summary(frames=group.frames), [])
             for result in group.results:
                 yield _count_result(result, layout, errors, chooser, part.path)
@@ -144,7 +148,28 @@ def write_counted(
             tail = tail - group.bytes if group.tail is None else group.tail
             if chooser is not None and chooser.is_done:
                 break
+        yield from bad_blocks.take()
         yield CountedBatches(Summary(files=int(part.start == 0), bytes=len(part), tail=tail), [])
+
+
+class _BadBlocks:
+    """The bad blocks of a capture, which are in no frame. path: the path of the file."""
+
+    def __init__(self, path: str):
+        self._path = path
+        self._tables: list[FrameTable] = []
+
+    def add(self, blocks: FrameTable) -> None:
+        """Keep the bad rows of a table of pcap.blocks."""
+        if blocks.bad.any():
+            self._tables.append(blocks.where(blocks.bad))
+
+    def take(self) -> Iterator[CountedBatches]:
+        """Yield the counts and the faults of the blocks so far, and forget them."""
+        tables, self._tables = self._tables, []
+        for blocks in tables:
+            faults = fault_report.to_batch(blocks, self._path)
+            yield CountedBatches(Summary(faults=len(blocks)), [], faults)
 
 
 def _needs_rows(layout: Layout, errors: str) -> bool:
@@ -173,12 +198,14 @@ def _read_frames(
     part: Slice,
     conditions: Sequence[Condition],
     options: dict[str, Any],
+    inspect_blocks: Callable[[FrameTable], None],
     *,
     needs_rows: bool,
 ) -> Iterator[_FrameGroup]:
     """Yield the frames of a slice: as columns if possible, otherwise as tables.
 
     conditions: the filters. options: the arguments `errors`, `check` and `limits` of the readers.
+    inspect_blocks: as in `scan_outermost`.
     """
     format = format_of(layout.format)
     file_range = open_chunks(part.path, part.start, part.stop, BATCH_BYTES)
@@ -197,6 +224,7 @@ def _read_frames(
         allow_cut=allow_cut,
         source=part.path,
         allowance=opener.allowance,
+        inspect_blocks=inspect_blocks,
         **options,
     ):
         tail = len(frames.tail) if format.outermost.make_reader is not None else None

@@ -6,7 +6,7 @@ The exports, growing files, the command line and Spark's tasks read files with t
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import partial
 from typing import Any, NamedTuple, SupportsIndex
 
@@ -156,6 +156,8 @@ def scan_outermost(
     allow_cut: bool = True,
     allowance: Allowance | None = None,
     workers: SupportsIndex | None = None,
+    block_errors: str | None = None,
+    inspect_blocks: Callable[[FrameTable], None] | None = None,
 ) -> Iterator[FrameTable]:
     """Yield the outermost frames around a format, from the chunks of a stream.
 
@@ -168,15 +170,20 @@ def scan_outermost(
     allowance: counts the frames, and the bytes of `LocalChunks`. Whoever reads other chunks counts
         their bytes (`Allowance.count_chunks`). None, the default: no bound.
     workers: as in `iter_tables`.
+    block_errors: `errors` for the blocks of a capture. None, the default: the same as for frames.
+    inspect_blocks: called with each table of blocks of a capture, before the frames in it. Bad
+        blocks are in no frame.
 
     Raises FrameError as `errors` says, and ExpansionError for more frames than the allowance.
     """
     top = format.outermost
     reader = None
+    mode = errors
     if top.make_reader is not None:
         reader = top.make_reader(errors=errors, check=check, limits=limits)
         top = format_of(CAPTURE_FORMAT)
-    stream = Stream(top, errors=errors, check=check, limits=limits, source=source, offset=offset)
+        mode = block_errors or errors
+    stream = Stream(top, errors=mode, check=check, limits=limits, source=source, offset=offset)
     parts = _scan_chunks(stream, chunks)
     if reader is not None:
         # Read the next chunk of a file while the caller uses these frames. Chunks of a stream may
@@ -192,10 +199,14 @@ def scan_outermost(
                 allowance.spend_frames(part.outermost)
             if part.error is not None:
                 raise part.error
+        if reader is not None and inspect_blocks is not None:
+            inspect_blocks(part.outermost)
         if len(part.frames):
             yield part.frames
     table, error = stream.feed_to_fault(None, tail=allow_cut)
     if reader is not None:
+        if inspect_blocks is not None:
+            inspect_blocks(table)
         with add_source(source):
             last_frames = [reader.feed(table)] if len(table) else []
             if error is None:

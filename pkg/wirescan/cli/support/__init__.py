@@ -10,6 +10,7 @@ Which frames are read:
     row_choice.py        --limit, --tail and --sample
     selected_tables.py   the selected tables of frames in files
     followed_tables.py   the same in files that grow (--follow)
+    bad_blocks.py        counts the bad blocks of captures; also for `stat` and `report`
 
 `stat`:
 

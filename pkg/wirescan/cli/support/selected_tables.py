@@ -10,6 +10,7 @@ from wirescan.cli.file_ends import FileEnds
 from wirescan.cli.input import is_pipe, read_part
 from wirescan.cli.output import print_message
 from wirescan.cli.progress import Progress
+from wirescan.cli.support.bad_blocks import BadBlocks
 from wirescan.cli.support.row_choice import RowChooser, plan_parts
 from wirescan.cli.support.selection import Selection
 from wirescan.frames.errors import FrameError, make_frame_error
@@ -70,6 +71,7 @@ class SelectedTables:
         self.damage = False
         self._faults: Counter[tuple[int, FaultMeaning]] = Counter()
         self._ends = FileEnds()
+        self._bad_blocks = BadBlocks()
 
     def __iter__(self) -> Iterator[tuple[FrameTable, str]]:
         selection = self._selection
@@ -83,8 +85,18 @@ class SelectedTables:
             allowance = Allowance(limits)
             options = {"allowance": allowance, **self._options}
             chunks = read_part(path, start, stop, self._progress, allowance)
-            for frames in scan_outermost(chunks, self._format, offset=start, **options):
+            tables = scan_outermost(
+                chunks,
+                self._format,
+                offset=start,
+                source="(standard input)" if path == "-" else path,
+                block_errors="strict" if self._errors == "strict" else "mark",
+                inspect_blocks=self._bad_blocks.add,
+                **options,
+            )
+            for frames in tables:
                 self._has_frames |= len(frames) > 0
+                self.damage |= self._bad_blocks.is_damaged
                 pruned = selection.prune(frames, path)
                 max_rows = plan.chooser.max_rows
                 for table in open_nested(pruned, self._format, max_rows=max_rows, **options):
@@ -105,6 +117,7 @@ class SelectedTables:
                 f"wirescan: no {self._format.name} in the captures: `wirescan detect` lists their "
                 "connections"
             )
+        self._bad_blocks.report()
         for (_, fault), count in sorted(self._faults.items()):
             dropped = " (dropped)" if self._errors == "skip" else ""
             frames = format_count(count, "bad frame")

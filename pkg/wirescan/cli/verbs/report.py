@@ -15,6 +15,7 @@ from wirescan.cli.input import read_input
 from wirescan.cli.output import print_message
 from wirescan.cli.path_arguments import compute_total_size, resolve_paths
 from wirescan.cli.progress import Progress
+from wirescan.cli.support.bad_blocks import BadBlocks
 from wirescan.cli.support.report_numbers import ReportNumbers
 from wirescan.cli.support.report_page import render_html, render_markdown
 from wirescan.cli.support.report_scripts import load_plotly
@@ -88,12 +89,21 @@ def report(
     options: dict[str, Any] = {"check": check, "limits": limits}
     numbers = ReportNumbers(top, fail, deep=deep, **options)
     ends = FileEnds()
+    bad_blocks = BadBlocks()
     with Progress(compute_total_size(files), "counting") as progress:
         for path in files:
             numbers.start_file(path)
             allowance = numbers.allowance
             pieces = read_input(path, progress, allowance=allowance)
-            for piece in scan_outermost(pieces, top, allowance=allowance, errors="mark", **options):
+            tables = scan_outermost(
+                pieces,
+                top,
+                errors="mark",
+                allowance=allowance,
+                inspect_blocks=bad_blocks.add,
+                **options,
+            )
+            for piece in tables:
                 numbers.add_piece(piece)
             numbers.end_file(piece)
             ends.add(piece, path)
@@ -102,6 +112,8 @@ def report(
     # A file name may hold bytes that are not UTF-8.
     Path(output).write_text(text, encoding="utf-8", errors="backslashreplace")
     ends.report()
+    bad_blocks.report()
     if failed:
         context.exit(FAILED)
-    context.exit(DAMAGE if numbers.damage or ends.is_damaged else 0)
+    is_damaged = numbers.damage or ends.is_damaged or bad_blocks.is_damaged
+    context.exit(DAMAGE if is_damaged else 0)

@@ -15,6 +15,7 @@ from wirescan.cli.input import read_part
 from wirescan.cli.output import colour, dump_json, format_path, name_path
 from wirescan.cli.path_arguments import compute_total_size, resolve_paths
 from wirescan.cli.progress import Progress
+from wirescan.cli.support.bad_blocks import BadBlocks
 from wirescan.cli.support.latencies import SHOWN_GROUPS, list_cells
 from wirescan.cli.support.row_choice import plan_parts
 from wirescan.cli.support.selection import Selection
@@ -107,6 +108,7 @@ def stat(
     total_tally = Tally(top)
     summaries: list[dict[str, Any]] = []
     ends = FileEnds()
+    bad_blocks = BadBlocks()
     with Progress(compute_total_size(files), "counting") as progress:
         plan = plan_parts(selection, files, "mark", limits, check=check)
         for path, start, stop in plan.parts:
@@ -119,7 +121,10 @@ def stat(
             allowance = Allowance(limits)
             options["allowance"] = allowance
             pieces = _CountedChunks(read_part(path, start, stop, progress, allowance))
-            for piece in scan_outermost(pieces, top, offset=start, **options):
+            tables = scan_outermost(
+                pieces, top, offset=start, inspect_blocks=bad_blocks.add, **options
+            )
+            for piece in tables:
                 chosen = plan.chooser.choose(piece, path)
                 selected = piece if len(chosen) == len(piece) else piece[chosen]
                 opened = open_nested(selected, inner, **options) if inner else ()
@@ -146,7 +151,9 @@ def stat(
         title = f"total of {format_count(len(files), 'file')}"
         _print_summary(title, total_tally.make_summary(), top)
     ends.report()
-    context.exit(DAMAGE if total_tally.faults or ends.is_damaged else 0)
+    bad_blocks.report()
+    is_damaged = total_tally.faults or ends.is_damaged or bad_blocks.is_damaged
+    context.exit(DAMAGE if is_damaged else 0)
 
 
 class _CountedChunks:
