@@ -107,6 +107,21 @@ def test_a_response_with_a_broken_header_is_still_the_answer():
     assert kafka.pair(requests, responses).tolist() == [(0, 0)]
 
 
+@pytest.mark.parametrize(
+    ("tags", "fault"), [(b"\xff" * 6, Fault.BAD_VARINT), (b"\x05", Fault.TRUNCATED)]
+)
+def test_pairs_are_those_of_the_column_request_after_a_broken_header(tags, fault):
+    """All requests have one correlation id, so only the order of the responses matters."""
+    up = kafka.encode_request("Heartbeat", 4, correlation_id=0) * 3
+    whole = kafka.encode_response("Heartbeat", 4, correlation_id=0)
+    requests = kafka.requests(up)
+    down = strategies.frame_payload(bytes(4) + tags) + whole + whole
+    responses = kafka.responses(down, requests, errors="mark")
+    assert responses["fault"].tolist() == [fault, 0, 0]
+    assert responses["request"].tolist() == [0, 1, 2]
+    assert kafka.pair(requests, responses).tolist() == [(0, 0), (1, 1), (2, 2)]
+
+
 @steady
 @given(strategies.connections())
 def test_requests_are_paired_with_their_responses(connection):

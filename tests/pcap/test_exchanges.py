@@ -117,6 +117,16 @@ def test_requests_of_kafka_have_their_responses():
         assert rows["response_size"].tolist() == sizes
 
 
+@pytest.mark.parametrize("tags", [b"\xff" * 6, b"\x05"])
+def test_a_response_of_kafka_with_a_broken_header_ends_its_exchange(tags):
+    request = kafka.encode_request("Heartbeat", 4, correlation_id=7)
+    payload = (7).to_bytes(4, "big") + tags
+    response = len(payload).to_bytes(4, "big") + payload
+    capture = converse((0, request), (1, response), port=9092)
+    table = wirescan.scan(capture.to_pcap(), "kafka.exchanges", errors="mark")
+    assert table["response_size"].tolist() == [len(response)]
+
+
 def test_the_error_of_a_partition_is_that_of_the_exchange():
     request = kafka.encode_request("Metadata", 1, {"topics": [{"name": "a"}]}, correlation_id=7)
     topics = [

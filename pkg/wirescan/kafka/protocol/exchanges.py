@@ -40,8 +40,9 @@ LEVELS = {
     if side == "response"
 }
 HEADER = 8  # bytes of a response up to the end of its correlation id
-# Faults of responses that may answer a request; TRUNCATED is shorter than a correlation id.
-READABLE = (0, Fault.TRUNCATED)
+# Faults of responses that may answer a request. A response that is TRUNCATED may be shorter than a
+# correlation id. `name_responses` sets TRUNCATED and BAD_VARINT, if tagged fields are damaged.
+READABLE = (Fault.OK, Fault.TRUNCATED, Fault.BAD_VARINT)
 COPIED = ("correlation_id", "api_key", "api_version")
 
 
