@@ -363,10 +363,12 @@ def read_inner_message(plain, at, wrapper, check):
         return row | dict(fault=BAD_CHECKSUM)
     if plain[at + 17] & 7:
         return row | dict(fault=NESTED)
-    if wrapper["kind"] == 1 and wrapper["attributes"] & LOG_APPEND_TIME:
+    if magic == 0:
+        row["timestamp"] = -1
+    elif wrapper["kind"] == 1 and wrapper["attributes"] & LOG_APPEND_TIME:
         row["timestamp"] = wrapper["max_timestamp"]
     else:
-        row["timestamp"] = struct.unpack_from(">q", plain, at + 18)[0] if magic == 1 else -1
+        (row["timestamp"],) = struct.unpack_from(">q", plain, at + 18)
     return read_key_and_value(plain, row, at + row["body"])
 
 

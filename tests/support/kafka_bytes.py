@@ -91,11 +91,14 @@ def make_batch(payload, count=1, last_delta=None, codec=0, **options):
     return correct_checksums(bytes(raw))
 
 
-def make_wrapper(payload, codec=1, magic=1, offset=9):
-    """Return a wrapper of magic 0 or 1 with any payload and a correct checksum."""
+def make_wrapper(payload, codec=1, magic=1, offset=9, attributes=0):
+    """Return a wrapper of magic 0 or 1 with any payload and a correct checksum.
+
+    attributes: their bits besides those of the codec.
+    """
     packed = squeeze[codec](payload)
     key_and_value = struct.pack(">ii", -1, len(packed)) + packed
-    return make_message(magic, key_and_value, codec=codec, offset=offset)
+    return make_message(magic, key_and_value, codec=codec | attributes, offset=offset)
 
 
 def make_message(magic, key_and_value, codec=0, offset=9):

@@ -109,7 +109,8 @@ def scan(
         base_timestamp      i8, ms: of the first record. If bit 6 of the attributes is set, it is
                             the delete horizon: from this time on, tombstones in the batch may be
                             removed. The timestamps of the records are right in both cases
-        max_timestamp       i8, ms: the latest; with LogAppendTime, the timestamp of all records
+        max_timestamp       i8, ms: the latest; with LogAppendTime, the timestamp of all records,
+                            except for messages of magic 0 in a wrapper of magic 1
         producer_id         i8: of an idempotent producer, otherwise -1
         producer_epoch      i2: the same
         base_sequence       i4: the same. The sequence of a record is
@@ -176,7 +177,8 @@ def records(
         parent              i4: row of the record in `batches`
         kind                u1: the magic
         offset              i8: offset in the log
-        timestamp           i8, ms, -1 for none. With LogAppendTime it is the broker's time
+        timestamp           i8, ms, -1 for none. With LogAppendTime it is the broker's time.
+                            Messages of magic 0 have none
         key_size            i4: bytes of the place `key`, -1 for null
         value_size          i4: bytes of the place `value`, -1 for null
         header_count        i4

@@ -133,10 +133,12 @@ cdef inline Fault read_record_inner(
         return BAD_CHECKSUM
     if p[17] & CODEC:
         return NESTED
-    if batch.magic and batch.attributes & LOG_APPEND_TIME:
+    if p[16] == 0:
+        row.timestamp = -1              # a message of magic 0 has no timestamp in any wrapper
+    elif batch.magic and batch.attributes & LOG_APPEND_TIME:
         row.timestamp = batch.max_timestamp
     else:
-        row.timestamp = <int64_t>be64(p + 18) if p[16] else -1
+        row.timestamp = <int64_t>be64(p + 18)
     return read_message_record(&body, p, row)
 
 
