@@ -1,6 +1,8 @@
 """Connections that are released while a capture is read in pieces, and the memory of those held."""
 
+import random
 import struct
+import sys
 from dataclasses import replace
 
 import numpy as np
@@ -23,7 +25,7 @@ from wirescan.frames.registry import format_of
 from wirescan.frames.table import join
 from wirescan.pcap.assembly.assembler import Assembler
 from wirescan.pcap.extraction.sent_frames import SENT
-from wirescan.pcap.extraction.waiting_frames import WaitingFrames, copy_frames
+from wirescan.pcap.extraction.waiting_frames import WaitingConnections, WaitingFrames, copy_frames
 from wirescan.reading.chunked import iter_tables
 from wirescan.testing.cost import assert_linear
 
@@ -695,6 +697,98 @@ def test_frames_that_wait_on_keep_nothing_of_former_buffers():
     assert len(taken.buffers) <= 2
     assert len(taken.origins) == len(taken.buffers)
     assert len(taken.stops) <= len(taken.buffers)
+
+
+def make_flows(count):
+    """Return a table of pcap.flows with some connections, whose numbers are 0, 1, ..."""
+    capture = SimulatedCapture()
+    for number in range(count):
+        capture.connect(make_connection(number))
+    return wirescan.scan(capture.to_pcap(), "pcap.flows")
+
+
+def list_connections(flows):
+    """Return the number, the ports and the endpoints of each connection."""
+    return [
+        (int(row["connection"]), int(row["packets_to_server"]), bytes(flows.frame(i)))
+        for i, row in enumerate(flows.rows)
+    ]
+
+
+def test_connections_that_wait_are_those_that_were_kept():
+    """Each is compared with a dict of the connections."""
+    flows = make_flows(60)
+    expected = dict(enumerate(list_connections(flows)))
+    waiting = WaitingConnections()
+    generator = random.Random(1)
+    kept = set()
+    for _ in range(200):
+        chosen = generator.sample(
+            sorted(set(range(60)) - kept), generator.randint(0, 60 - len(kept))
+        )
+        waiting.keep(flows, np.array(sorted(chosen), np.int64))
+        kept |= set(chosen)
+        assert len(waiting) == len(kept)
+        taken = generator.choices(sorted(kept), k=generator.randint(0, 50)) if kept else []
+        table, places = waiting.take(np.array(taken, np.int64))
+        kept -= set(taken)
+        connections = list_connections(table)
+        assert connections == [expected[number] for number in sorted(set(taken))]
+        assert table["parent"].tolist() == [-1] * len(table)
+        assert [connections[place] for place in places] == [expected[number] for number in taken]
+
+
+def test_the_last_of_two_rows_of_a_connection_waits():
+    flows = make_flows(3)
+    rows = join_rows([flows.rows, flows.rows])
+    rows["packets_to_server"][:3] = 0
+    waiting = WaitingConnections()
+    waiting.keep(replace(flows, rows=rows), np.arange(6))
+    table, places = waiting.take(np.arange(3))
+    assert list_connections(table) == list_connections(flows)
+    assert places.tolist() == [0, 1, 2]
+    assert len(waiting) == 0
+
+
+def count_calls(call):
+    """Return how many functions a call calls, in Python and in C."""
+    events = []
+    sys.setprofile(lambda frame, event, argument: events.append(event))
+    try:
+        call()
+    finally:
+        sys.setprofile(None)
+    return sum(event in ("call", "c_call") for event in events)
+
+
+def test_connections_that_wait_cost_no_call_of_python_each():
+    def keep_and_take(count):
+        waiting = WaitingConnections()
+        waiting.keep(flows, np.arange(count))
+        waiting.take(np.arange(count))
+
+    flows = make_flows(400)
+    keep_and_take(400)
+    few = count_calls(lambda: keep_and_take(10))
+    assert count_calls(lambda: keep_and_take(400)) <= 2 * few  # a call for each: 38 * few
+
+
+def test_connections_that_wait_are_copied_seldom(monkeypatch):
+    """Each of 400 pieces has a connection that waits, and one that ends its wait."""
+    copied = []
+    monkeypatch.setattr(
+        "wirescan.pcap.extraction.waiting_frames.copy_frames",
+        lambda table, chosen, sizes: (
+            copied.append(len(chosen)) or copy_frames(table, chosen, sizes)
+        ),
+    )
+    flows = make_flows(800)
+    waiting = WaitingConnections()
+    for number in range(400):
+        waiting.keep(flows, np.array([2 * number, 2 * number + 1]))
+        waiting.take(np.array([2 * number]))
+    assert len(waiting) == 400
+    assert sum(copied) <= 800 * 8  # with a copy of all in each piece: 80,600
 
 
 @pytest.mark.parametrize("name", ["kafka.responses", "kafka.exchanges"])

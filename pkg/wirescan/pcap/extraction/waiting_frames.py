@@ -10,10 +10,9 @@ from wirescan.core.gather import Places
 from wirescan.core.loop import HEAD
 from wirescan.core.row_arrays import join_rows, select_rows
 from wirescan.files.source import view_of
-from wirescan.frames.table import FrameTable, join
-from wirescan.pcap.assembly.assembler import FLOW
+from wirescan.frames.registry import format_of
+from wirescan.frames.table import FrameTable, join, make_empty
 from wirescan.pcap.extraction.sent_frames import SENT
-from wirescan.pcap.flow_tables import make_flows
 
 WAITING = 1000  # frames of a connection that wait
 ALL_WAITING = 100_000  # frames of all connections that wait
@@ -155,19 +154,30 @@ class WaitingFrames:
 
 
 class WaitingConnections:
-    """The connections of frames that wait: their rows of pcap.flows, by their numbers."""
+    """The connections of frames that wait: their rows of pcap.flows, by their numbers.
+
+    They are kept as `WaitingFrames`: each connection has one frame, with its endpoints.
+    """
 
     def __init__(self) -> None:
-        self._rows: dict[int, tuple[np.ndarray, bytes]] = {}
+        self._flows = WaitingFrames(make_empty(format_of("pcap.flows")), discards=False)
 
     def __len__(self) -> int:
-        return len(self._rows)
+        return len(self._flows)
 
     def keep(self, flows: FrameTable, chosen: np.ndarray) -> None:
-        """Keep some rows of a table of pcap.flows."""
-        numbers = flows["connection"][chosen].tolist()
-        for number, row in zip(numbers, chosen.tolist()):
-            self._rows[number] = flows.rows[row : row + 1].copy(), bytes(flows.frame(row))
+        """Keep some rows of a table of pcap.flows.
+
+        chosen: the rows. Of several rows of one connection, the last one is kept. The connections
+        are not kept yet.
+        """
+        last_first = chosen[::-1]
+        numbers, places = np.unique(flows["connection"][last_first], return_index=True)
+        rows = select_rows(flows.rows, last_first[places])
+        rows["parent"] = -1
+        sent = np.zeros(len(rows), SENT)
+        sent["connection"] = numbers
+        self._flows.add(replace(flows, rows=rows, outer=None), sent, rows["size"].astype(np.int64))
 
     def take(self, connections: np.ndarray) -> tuple[FrameTable, np.ndarray]:
         """Return a table of connections and the row of each one in it, and forget them.
@@ -175,13 +185,12 @@ class WaitingConnections:
         connections: their numbers, int64, which may occur several times. Each is kept.
         """
         numbers, places = np.unique(connections, return_inverse=True)
-        taken = [self._rows.pop(number) for number in numbers.tolist()]
-        rows = np.concatenate([np.zeros(0, FLOW), *(row for row, _ in taken)])
-        sizes = np.array([len(ends) for _, ends in taken], np.int64)
-        rows["buffer"] = 0
-        rows["start"] = np.cumsum(sizes) - sizes
-        ends = np.frombuffer(b"".join(ends for _, ends in taken), np.uint8)
-        return make_flows(None, rows, ends, "mark"), places
+        table, sent = self._flows.take(numbers)
+        order = np.argsort(sent["connection"], kind="stable")
+        assert np.array_equal(sent["connection"][order], numbers)
+        rows = select_rows(table.rows, order)
+        rows.setflags(write=False)
+        return replace(table, rows=rows, checked=True, errors="mark"), places
 
 
 def choose_newest(connections: np.ndarray, ages: np.ndarray, sizes: np.ndarray) -> np.ndarray:
