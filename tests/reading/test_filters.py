@@ -407,7 +407,8 @@ def test_offsets_in_a_message_set_of_a_producer_are_not_excluded(magic, tmp_path
     messages = [{"offset": offset, "value": b"v"} for offset in range(5)]
     options = {"codec": "gzip", "wrapper_offset": 0}
     path.write_bytes(kafka.encode_message_set(messages, magic=magic, **options))
-    for where, offsets in (("offset >= 2", [2, 3, 4]), ("offset < 2", [0, 1]), ("offset == 4", [4])):
+    wanted = {"offset >= 2": [2, 3, 4], "offset < 2": [0, 1], "offset == 4": [4]}
+    for where, offsets in wanted.items():
         tables = iter_tables(str(path), format="kafka.records", where=where)
         assert np.concatenate([table["offset"] for table in tables]).tolist() == offsets
 
