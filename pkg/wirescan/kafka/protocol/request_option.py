@@ -132,7 +132,7 @@ def load_requests(path: str) -> RequestIds:
 
 
 @lru_cache(maxsize=4)
-def _read_requests(path: str, *_: int) -> RequestIds:
+def _read_requests(path: str, *_status: int) -> RequestIds:
     data = Path(path).read_bytes()
     rows, _, _, _ = scan_requests(data, check=True, resync=True, limits=Limits())
     if len(data) and not (rows["fault"] == 0).any():
