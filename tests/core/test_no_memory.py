@@ -147,6 +147,38 @@ def test_a_kept_block_of_another_size_is_freed():
     assert len(Block(4 << 20)) == 4 << 20
 
 
+GROWING = """
+import re
+import struct
+import zlib
+
+import numpy as np
+
+from wirescan import lumberjack
+
+
+def read_peak():
+    return int(re.search(r"VmHWM:\\s+(\\d+) kB", open("/proc/self/status").read())[1]) << 10
+
+
+payload = zlib.compress(b"2W\\0\\0\\0\\0" * 3_000_000, 9)
+frames = lumberjack.scan(b"2C" + struct.pack(">I", len(payload)) + payload)
+before = read_peak()
+rows = lumberjack.plain(frames).rows
+growth = read_peak() - before
+assert (rows["start"] == 6 * np.arange(len(rows))).all()
+assert (rows["size"] == 6).all()
+print(growth / rows.nbytes)
+"""
+
+
+@pytest.mark.skipif("ASAN_OPTIONS" in os.environ, reason="the sanitizer copies rows that grow")
+@pytest.mark.skipif(not os.path.exists("/proc/self/status"), reason="needs the peak of the memory")
+def test_rows_that_grow_are_never_there_twice():
+    """The first estimate of the rows is about a twentieth of them."""
+    assert 1 <= float(run(GROWING)) < 1.25  # with copies, 3.4
+
+
 def test_zlib_is_found_elsewhere_when_its_module_has_no_library():
     program = (
         "import zlib\n"

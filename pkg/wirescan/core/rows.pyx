@@ -9,16 +9,22 @@ from libc.string cimport memcpy
 cdef extern from *:
     """
     #include <stdlib.h>
+    #include <string.h>
     #if defined(__linux__)
     #include <sys/mman.h>
     #include <sys/resource.h>
+    #include <unistd.h>
     #endif
     #if defined(__linux__) && defined(MADV_HUGEPAGE) && defined(MADV_FREE) \
-        && !defined(__SANITIZE_ADDRESS__)
+        && defined(MREMAP_FIXED) && !defined(__SANITIZE_ADDRESS__)
     /* A fresh row costs more in page faults than in parsing. So large blocks use huge pages, and
      * the blocks freed last are kept for the next scan. They are marked with MADV_FREE: the
      * system takes their pages back when memory is short. A kept block begins with its size. No
-     * block is kept where the address space is limited (RLIMIT_AS). */
+     * block is kept where the address space is limited (RLIMIT_AS).
+     *
+     * Large blocks are mappings of their own, which begin at a huge page. To grow, a block is
+     * copied to a kept one. If none fits, its pages move to a larger mapping, so that its bytes
+     * are not there twice. */
     enum { HUGE_PAGE = 1 << 21, LARGE = HUGE_PAGE, SLOTS = 16 };
     static const size_t MOST_KEPT = (size_t)1 << 29;    /* bytes of all kept blocks, about */
     static void* wirescan_kept[SLOTS];
@@ -29,9 +35,42 @@ cdef extern from *:
     }
 
     static void wirescan_drop(void* block) {
+        if (!block)
+            return;
+        __atomic_sub_fetch(&wirescan_kept_bytes, *(size_t*)block, __ATOMIC_RELAXED);
+        munmap(block, *(size_t*)block);
+    }
+
+    static void wirescan_drop_all(void) {
+        for (int i = 0; i < SLOTS; i++)
+            wirescan_drop(wirescan_swap(i, NULL));
+    }
+
+    static void* wirescan_map_once(size_t bytes, int protection) {
+        size_t page = (size_t)getpagesize();
+        char *start, *block, *stop, *end;
+        if (bytes > SIZE_MAX / 2)
+            return NULL;
+        bytes = (bytes + page - 1) / page * page;
+        start = mmap(NULL, bytes + HUGE_PAGE, protection, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+        if (start == MAP_FAILED)
+            return NULL;
+        end = start + bytes + HUGE_PAGE;
+        block = start + (HUGE_PAGE - (uintptr_t)start % HUGE_PAGE) % HUGE_PAGE;
+        stop = block + bytes;
+        if (block > start)
+            munmap(start, block - start);
+        if (end > stop)
+            munmap(stop, end - stop);
+        return block;
+    }
+
+    static void* wirescan_map(size_t bytes, int protection) {
+        void* block = wirescan_map_once(bytes, protection);
         if (block)
-            __atomic_sub_fetch(&wirescan_kept_bytes, *(size_t*)block, __ATOMIC_RELAXED);
-        free(block);
+            return block;
+        wirescan_drop_all();                        /* out of memory: try again without them */
+        return wirescan_map_once(bytes, protection);
     }
 
     static void* wirescan_take(size_t* bytes) {
@@ -59,24 +98,21 @@ cdef extern from *:
         block = wirescan_take(bytes);
         if (block)
             return block;
-        if (*bytes > SIZE_MAX - HUGE_PAGE)
-            return NULL;
-        if (posix_memalign(&block, HUGE_PAGE, *bytes)) {
-            /* Out of memory: free the kept blocks and try again. */
-            for (int i = 0; i < SLOTS; i++)
-                wirescan_drop(wirescan_swap(i, NULL));
-            if (posix_memalign(&block, HUGE_PAGE, *bytes))
-                return NULL;
-        }
-        madvise(block, *bytes, MADV_HUGEPAGE);        /* only advice: a failure is harmless */
+        block = wirescan_map(*bytes, PROT_READ | PROT_WRITE);
+        if (block)
+            madvise(block, *bytes, MADV_HUGEPAGE);    /* only advice: a failure is harmless */
         return block;
     }
 
     static void wirescan_rows_free(void* block, size_t bytes) {
         struct rlimit space;
-        if (bytes < LARGE || bytes > MOST_KEPT / 2
-                || getrlimit(RLIMIT_AS, &space) || space.rlim_cur != RLIM_INFINITY) {
+        if (bytes < LARGE) {
             free(block);
+            return;
+        }
+        if (bytes > MOST_KEPT / 2 || getrlimit(RLIMIT_AS, &space)
+                || space.rlim_cur != RLIM_INFINITY) {
+            munmap(block, bytes);
             return;
         }
         madvise(block, bytes / HUGE_PAGE * HUGE_PAGE, MADV_FREE);
@@ -93,9 +129,50 @@ cdef extern from *:
             wirescan_drop(wirescan_swap(i, NULL));
         }
     }
+
+    static void* wirescan_move(void* block, size_t old_bytes, size_t bytes) {
+        void *target, *grown;
+        grown = mremap(block, old_bytes, bytes, 0);
+        if (grown != MAP_FAILED)
+            return grown;
+        /* The addresses behind the block are used. A huge page moves as a whole only to the place
+         * of another huge page, so such addresses are reserved first. */
+        target = wirescan_map(bytes, PROT_NONE);
+        if (!target)
+            return NULL;
+        grown = mremap(block, old_bytes, bytes, MREMAP_MAYMOVE | MREMAP_FIXED, target);
+        if (grown != MAP_FAILED)
+            return grown;
+        munmap(target, bytes);
+        return NULL;
+    }
+
+    static void* wirescan_rows_grow(void* block, size_t used, size_t old_bytes, size_t* bytes) {
+        void* grown;
+        if (*bytes < LARGE)
+            return realloc(block, *bytes);
+        if (old_bytes < LARGE) {
+            grown = wirescan_rows_alloc(bytes);
+        } else {
+            grown = wirescan_take(bytes);           /* its pages are there already */
+            if (!grown)
+                return wirescan_move(block, old_bytes, *bytes);
+        }
+        if (grown) {
+            memcpy(grown, block, used);
+            wirescan_rows_free(block, old_bytes);
+        }
+        return grown;
+    }
     #else
     static void* wirescan_rows_alloc(size_t* bytes) {
         return malloc(*bytes ? *bytes : 1);
+    }
+
+    static void* wirescan_rows_grow(void* block, size_t used, size_t old_bytes, size_t* bytes) {
+        (void)used;
+        (void)old_bytes;
+        return realloc(block, *bytes);
     }
 
     static void wirescan_rows_free(void* block, size_t bytes) {
@@ -106,6 +183,10 @@ cdef extern from *:
     """
     # May allocate more than `bytes`, and sets `bytes` to the size of the block.
     void* wirescan_rows_alloc(size_t* bytes) noexcept nogil
+    # Returns a larger block of at least `bytes` bytes in place of one of `old_bytes`, with its
+    # first `used` bytes. Sets `bytes` as above. NULL: out of memory, and the block is unchanged.
+    void* wirescan_rows_grow(
+        void* block, size_t used, size_t old_bytes, size_t* bytes) noexcept nogil
     void wirescan_rows_free(void* block, size_t bytes) noexcept nogil
 
 
@@ -129,7 +210,8 @@ cdef Block adopt_memory(char* memory, size_t bytes, size_t size):
 
 cdef bint grow_rows(Rows* rows, size_t capacity) noexcept nogil:
     cdef char* block = NULL
-    cdef size_t bytes, least
+    cdef size_t bytes = 0, least
+    cdef bint is_own = rows.at is not NULL and not rows.lent
     if rows.write is not NULL and rows.count:
         return rows.write(rows.sink, rows)
     capacity = min(capacity, rows.max_rows)
@@ -138,19 +220,23 @@ cdef bint grow_rows(Rows* rows, size_t capacity) noexcept nogil:
     while True:
         if capacity <= (<size_t>-1 >> 1) // rows.stride:
             bytes = capacity * rows.stride
-            block = <char*>wirescan_rows_alloc(&bytes)
+            if is_own:
+                block = <char*>wirescan_rows_grow(
+                    rows.at, rows.count * rows.stride, rows.bytes, &bytes)
+            else:
+                block = <char*>wirescan_rows_alloc(&bytes)
         least = min(rows.count + rows.count // 2 + 64, rows.max_rows)
         if block is not NULL or capacity <= least:
             break
         # The caller's number is an estimate, which may be far too large.
         capacity = least
+        if is_own and capacity <= rows.capacity:
+            return True
     if block is NULL:
         rows.out_of_memory = True
         return False
-    if rows.at is not NULL:
+    if rows.lent:
         memcpy(block, rows.at, rows.count * rows.stride)
-        if not rows.lent:
-            wirescan_rows_free(rows.at, rows.bytes)
     rows.lent = False
     rows.at = block
     rows.bytes = bytes
