@@ -186,3 +186,23 @@ def test_damaged_streams_reserve_little_memory():
             target.add_zlib(memoryview(damaged))
     reserved = sum(len(memoryview(buffer.obj)) for buffer in (*target._full, target._current))
     assert reserved < 4 * 32 * len(damaged)
+
+
+@pytest.mark.skipif(not libdeflate.available, reason="libdeflate is not available")
+@pytest.mark.parametrize("count", [3, 30])  # one by one, and in a loop
+def test_libdeflate_decompresses_frames_of_the_highest_ratio(count):
+    document = bytes(4 << 20)
+    raw = make_compressed(make_json(1, document)) * count
+    with mock.patch.object(arena, "decompress_zlib", side_effect=AssertionError):
+        events = lumberjack.events(lumberjack.scan(raw))
+    assert [bytes(events.bytes(i, "json")) for i in range(count)] == [document] * count
+
+
+@pytest.mark.skipif(not libdeflate.available, reason="libdeflate is not available")
+def test_damaged_frames_start_few_buffers():
+    stream = zlib.compress(bytes(1 << 20), 9)
+    good = make_compressed(make_json(1, bytes(1000)))
+    raw = (good + wrap_payload(stream[:-1] + bytes([stream[-1] ^ 1]))) * 100
+    events = lumberjack.events(lumberjack.scan(raw), errors="mark")
+    assert events["fault"].tolist() == [0, Fault.BAD_CHECKSUM] * 100
+    assert len(events.buffers) <= 5

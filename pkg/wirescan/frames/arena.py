@@ -36,6 +36,7 @@ _FIRST_BUFFER = 256 << 10  # bytes in the first buffer of an arena that has no b
 _LARGEST_BUFFER = 256 << 20  # bytes; buffers of up to this size double
 _FEW_STREAMS = 16  # fewer are decompressed one by one: it costs more to prepare the loop
 _HIGH_RATIO = 32  # of output to input; few payloads have a higher one
+_DEFLATE_RATIO = 1032  # the highest ratio of deflate: 258 bytes for two bits
 _GROWTH = 8  # the factor by which the buffer grows for a payload that did not fit
 
 # Bounds that the compiled loops take, so that their sums fit 64 bits.
@@ -258,12 +259,16 @@ class Arena:
         max_bytes = self._limit_output(wire)
         if libdeflate.available:
             place = None if was_tried else self._add_with_libdeflate(payload, max_bytes)
-            needed = min(_HIGH_RATIO * len(payload), max_bytes, _LARGEST_BUFFER // 2)
+            most = min(max_bytes, _LARGEST_BUFFER // 2)
+            needed = min(_HIGH_RATIO * len(payload), most)
             if place is None and len(self._current) - self._used < needed:
                 # Probably the rest of the buffer was too small. A damaged stream starts a buffer
                 # too, but not one after another: the next one has room.
                 self._start_buffer(needed)
                 place = self._add_with_libdeflate(payload, max_bytes)
+            needed = min(_DEFLATE_RATIO * len(payload), most)
+            if place is None and len(self._current) - self._used < needed:
+                place = self._add_with_libdeflate_in_new_buffer(payload, needed)
             if place is not None:
                 return place, Fault.OK
         try:
@@ -283,6 +288,23 @@ class Arena:
         self._used += written
         self._spent += written
         return len(self._full), start, written
+
+    def _add_with_libdeflate_in_new_buffer(self, payload: memoryview, needed: int) -> Place | None:
+        """Decompress a zlib stream into a new buffer; return None if libdeflate fails.
+
+        A failure leaves no buffer: zlib needs memory for the payload too.
+
+        needed: the largest size of the result.
+        """
+        buffer = memoryview(Block(max(self._choose_capacity(), needed)))
+        written = get_libdeflate().decompress_zlib(payload, buffer[:needed])
+        if written < 0:
+            return None
+        self._finish_buffer()
+        self._current = buffer
+        self._used = written
+        self._spent += written
+        return len(self._full), 0, written
 
     def add_zlib_with_ends(
         self, buffers: Sequence[memoryview], spans: np.ndarray, *, check: bool = True
