@@ -211,6 +211,16 @@ TRAPS = {
     "records that lead nowhere": lambda size: (
         FILE + b"\xff" * 16 + struct.pack("<IIII", 0, 0, 1 << 18, 1 << 18) * (size // 16)
     ),
+    "records of more bytes than the wire": lambda size: (
+        FILE + (struct.pack("<IIII", 0, 0, 1, 0) + b"x") * (size // 17)
+    ),
+    "doubtful records that nothing follows": lambda size: (
+        FILE + struct.pack("<IIII", 1 << 31, 0, 1 << 18, 0) * (size // 16)
+    ),
+    "records that are read four bytes late": lambda size: (
+        FILE + b"\xff" * 12 + struct.pack("<IIIII", 9, 9, 20, 20, 9) * (size // 20)
+    ),
+    "records of equal fields": lambda size: FILE + struct.pack("<I", 84) * (size // 4),
     "the smallest blocks": lambda size: make_section() + make_block(0x99, b"") * (size // 12),
     "blocks with false ends": lambda size: (
         make_section() + struct.pack("<III", 6, 16, 5) * (size // 12)

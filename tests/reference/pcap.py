@@ -62,6 +62,7 @@ class Capture:
         self.kind = None
         self.order = "<"
         self.units = 0  # of time in a second, for pcap
+        self.seconds = None  # of the last good record of a pcap file
         self.snap_length = 0
         self.link = 0
         self.is_foreign = False  # the section has another version
@@ -127,6 +128,7 @@ def read_file_header(data, at, capture):
         raise BadBytesError(SHORT)
     capture.kind = "pcap"
     capture.order, capture.units = header
+    capture.seconds = None
     capture.snap_length, link = struct.unpack_from(capture.order + "II", data, at + 16)
     capture.link = link & 0xFFFF  # the upper bits are about the checksum of frames
     return BLOCK | dict(
@@ -152,19 +154,54 @@ def read_record(data, at, capture):
         raise BadBytesError(BAD_LENGTH)
     if at + 16 + size > len(data):
         raise BadBytesError(SHORT)
-    fraction = min(fraction * (BILLION // capture.units), 4 * BILLION)
-    return BLOCK | dict(
-        start=at,
-        size=16 + size,
-        body=16,
-        kind=PACKET_KIND,
-        time=seconds * BILLION + fraction,
-        length=length,
-        link=capture.link,
-        data_at=16,
-        data_size=size,
-        comment_size=-1,
-    )
+    time = seconds * BILLION + min(fraction * (BILLION // capture.units), 4 * BILLION)
+    row = BLOCK | dict(start=at, size=16 + size, body=16, kind=PACKET_KIND, time=time)
+    row |= dict(length=length, link=capture.link, comment_size=-1)
+    is_doubtful = not has_usual_fields(seconds, fraction, size, length, capture)
+    is_doubtful |= capture.seconds is not None and not is_near_last(seconds, capture)
+    if is_doubtful and not is_followed(data, at, capture):
+        return row | dict(data_size=-1, fault=BAD_FIELD)
+    capture.seconds = seconds
+    return row | dict(data_at=16, data_size=size)
+
+
+def is_read_late(seconds, fraction, size, capture):
+    """Does this look like the header of a record that begins four bytes before?"""
+    return size > 0 and fraction == size and seconds < capture.units
+
+
+def has_usual_fields(seconds, fraction, size, length, capture):
+    """Are the fields of a header usual, whatever the time is?"""
+    is_late = is_read_late(seconds, fraction, size, capture)
+    largest = max(LARGEST_PACKET, min(capture.snap_length, 0x7FFFFFFF))
+    return size <= min(length, largest) and fraction < capture.units and not is_late
+
+
+def is_followed(data, at, capture):
+    """May records follow the one at `at`, as far as the data go?"""
+    fields = struct.unpack_from(capture.order + "IIII", data, at)
+    before, _, size, _ = fields
+    is_usual = has_usual_fields(*fields, capture)
+    for _ in range(1 if is_near_last(before, capture) else 3):
+        at += 16 + size
+        if len(data) - at < 16 or find_header(data, at):
+            return True
+        fields = struct.unpack_from(capture.order + "IIII", data, at)
+        seconds, _, size, _ = fields
+        if not (is_usual and has_usual_fields(*fields, capture)):
+            if size > max(LARGEST_PACKET, min(capture.snap_length, 0x7FFFFFFF)):
+                return False
+            if abs(seconds - before) > WEEK and not is_near_last(seconds, capture):
+                return False
+            if is_read_late(*fields[:3], capture):
+                return False
+        before = seconds
+    return True
+
+
+def is_near_last(seconds, capture):
+    """Is a time near that of the last good record?"""
+    return capture.seconds is not None and abs(seconds - capture.seconds) <= WEEK
 
 
 def read_pcapng_block(data, at, capture):
@@ -323,7 +360,7 @@ def is_start(data, at, capture, cut=False):
         if find_header(data, at):
             return len(data) - at >= 24 or cut
         if capture.kind == "pcap":
-            return are_records(data, at, capture.order, cut)
+            return are_records(data, at, capture, cut)
     if len(data) - at < 12:
         return cut
     order = capture.order
@@ -341,14 +378,20 @@ def is_start(data, at, capture, cut=False):
     return struct.unpack_from(order + "I", data, at + size - 4)[0] == size
 
 
-def are_records(data, at, order, cut):
+def are_records(data, at, capture, cut):
     """Do plausible records of a pcap file follow each other here?"""
     before = None
-    for i in range(3):
+    is_far = capture.seconds is not None and len(data) - at >= 16
+    if is_far:
+        (seconds,) = struct.unpack_from(capture.order + "I", data, at)
+        is_far = not is_near_last(seconds, capture)
+    for i in range(8 if is_far else 3):
         if len(data) - at < 16:
             return cut
-        seconds, fraction, size, length = struct.unpack_from(order + "IIII", data, at)
-        if not 0 < size <= min(LARGEST_PACKET, length) or fraction >= BILLION:
+        seconds, fraction, size, length = struct.unpack_from(capture.order + "IIII", data, at)
+        if not 0 < size <= min(LARGEST_PACKET, length) or fraction >= capture.units:
+            return False
+        if is_read_late(seconds, fraction, size, capture):
             return False
         if before is not None and abs(seconds - before) > WEEK:
             return False

@@ -3,7 +3,7 @@ from libc.stdlib cimport realloc
 from libc.string cimport memset
 from wirescan.core cimport (
     BAD_FIELD, BAD_LENGTH, Context, Fault, NOT_A_FRAME, OK, Reader, SHORT, SearchBudget, TRUNCATED,
-    UNDECIDED, be16, be32, int32_t, int64_t, le16, le32, left, prefetch,
+    UNDECIDED, be16, be32, int32_t, int64_t, le16, le32, left, prefetch, rarely,
     uint16_t, uint32_t, uint64_t, uint8_t)
 from wirescan.pcap.rows cimport (
     Block, CUSTOM, FILE, INTERFACE, NAMES, OTHER_BLOCK, PACKET, SECRETS, SECTION, STATISTICS)
@@ -25,6 +25,7 @@ cdef enum:
     MOST_INTERFACES = 1 << 16
     NANOSECONDS = 1000000000
     RECORDS_IN_A_ROW = 3        # that a probe verifies
+    FAR_RECORDS_IN_A_ROW = 8    # where their time is not near that of the last good record
     LARGEST_STEP = 7 * 86400    # seconds between records in a row that a probe accepts
 
 cdef extern from *:
@@ -69,6 +70,9 @@ cdef struct Capture:
     size_t capacity
     Interface* interfaces
     Interface file              # of a pcap file
+    bint has_seconds            # a record of the file was good
+    uint32_t seconds            # time of the last good record
+    bint more                   # bytes may follow those that are scanned
 
 
 cdef inline uint16_t get16(const Capture* capture, const uint8_t* p) noexcept nogil:
@@ -137,12 +141,90 @@ cdef inline void prefetch_after(const uint8_t* at, uint32_t size) noexcept nogil
         line += CACHE_LINE
 
 
-cdef inline Fault read_record(Reader* r, Block* row, Capture* capture) noexcept nogil:
+cdef inline bint is_read_late(const uint8_t* p, const Capture* capture) noexcept nogil:
+    # Return whether the header at `p` looks like the one that begins four bytes before.
+    #
+    # A record that was captured as a whole states its size twice. So a reading that begins four
+    # bytes late finds a size there too, and goes on from record to record. It takes the fraction
+    # for the seconds, and the captured size for the fraction. So its fraction equals its size, and
+    # its seconds are below the units of a second. A time after 12 January 1970 (2001 for
+    # nanoseconds) is never below.
+    cdef uint32_t size = get32(capture, p + 8)
+    return size and size == get32(capture, p + 4) and get32(capture, p) < capture.file.units
+
+
+cdef inline bint is_near(uint32_t seconds, uint32_t before) noexcept nogil:
+    # Return whether records with these times may follow each other. Time may go backwards.
+    return seconds - before <= LARGEST_STEP or before - seconds <= LARGEST_STEP
+
+
+cdef inline bint is_near_last(uint32_t seconds, const Capture* capture) noexcept nogil:
+    return capture.has_seconds and is_near(seconds, capture.seconds)
+
+
+cdef inline bint has_usual_fields(const uint8_t* p, const Capture* capture) noexcept nogil:
+    # Return whether the fields of a header are usual, whatever its time is.
+    cdef uint32_t size = get32(capture, p + 8)
+    return (size <= get32(capture, p + 12)
+            and size <= max(<uint32_t>LARGEST_PACKET, capture.file.longest)
+            and get32(capture, p + 4) < capture.file.units and not is_read_late(p, capture))
+
+
+cdef inline bint may_follow(const uint8_t* p, const uint8_t* before,
+                            const Capture* capture) noexcept nogil:
+    # Return whether the header at `p` may be that of the record after the one at `before`.
+    return (get32(capture, p + 8) <= max(<uint32_t>LARGEST_PACKET, capture.file.longest)
+            and (is_near(get32(capture, p), get32(capture, before))
+                 or is_near_last(get32(capture, p), capture))
+            and not is_read_late(p, capture))
+
+
+cdef inline bint is_doubtful(const uint8_t* p, const Capture* capture) noexcept nogil:
+    # Return whether the header at `p` is unusual, although a record may have it. Some tools write
+    # more bytes than the packet had on the wire, or nanoseconds for microseconds. A capture may
+    # pause, and times may be false.
+    return not has_usual_fields(p, capture) or (
+        capture.has_seconds and not is_near_last(get32(capture, p), capture))
+
+
+cdef inline Fault verify_end(const Reader* r, const Capture* capture,
+                             bint bytes_follow) noexcept nogil:
+    # Verify the end of a doubtful record by the headers after it: one where its time is near that
+    # of the last good record, and several elsewhere. The record is good if records may follow each
+    # other there, as far as the bytes go. Where only its time is doubtful, times do not matter,
+    # because they may all be false. `bytes_follow`: see `Context`.
+    cdef const uint8_t* before = r.at
+    cdef const uint8_t* next
+    cdef size_t size
+    cdef uint64_t units
+    cdef bint is_big
+    cdef bint is_usual = has_usual_fields(r.at, capture)
+    cdef int headers = RECORDS_IN_A_ROW
+    if is_near_last(get32(capture, r.at), capture):
+        headers = 1
+    while headers:
+        size = RECORD_HEADER + get32(capture, before + 8)
+        if <size_t>(r.end - before) < size + RECORD_HEADER:
+            return SHORT if capture.more and not bytes_follow else OK
+        next = before + size
+        if find_byte_order(next, &is_big, &units):
+            return OK
+        if not (may_follow(next, before, capture)
+                or (is_usual and has_usual_fields(next, capture))):
+            return BAD_FIELD
+        before = next
+        headers -= 1
+    return OK
+
+
+cdef inline Fault read_record(Reader* r, Block* row, Capture* capture,
+                              bint bytes_follow) noexcept nogil:
     # Read a record of a pcap file, or the header of a file that follows another one.
     cdef const uint8_t* p = r.at
     cdef uint64_t units
     cdef uint32_t size
     cdef bint is_big
+    cdef Fault fault = OK
     if left(r) < RECORD_HEADER:
         row.head.size = RECORD_HEADER
         return SHORT
@@ -154,15 +236,25 @@ cdef inline Fault read_record(Reader* r, Block* row, Capture* capture) noexcept 
     if left(r) - RECORD_HEADER < size:
         row.head.size = RECORD_HEADER + size if size < <uint32_t>0xFFFFFFFF - RECORD_HEADER else 0
         return SHORT
+    if rarely(is_doubtful(p, capture)):
+        fault = verify_end(r, capture, bytes_follow)
+        if fault == SHORT:
+            row.head.size = RECORD_HEADER + size
+            return SHORT
     row.head.kind = PACKET
     row.head.body = RECORD_HEADER
     row.time = to_nanoseconds(get32(capture, p), get32(capture, p + 4), capture.file.units)
     row.length = get32(capture, p + 12)
     row.link = capture.file.link
-    row.data_at = RECORD_HEADER
-    row.data_size = <int32_t>size
     row.comment_size = -1
     r.at = p + RECORD_HEADER + size
+    if fault:
+        row.data_size = -1      # the record may end before these bytes
+        return fault
+    row.data_at = RECORD_HEADER
+    row.data_size = <int32_t>size
+    capture.seconds = get32(capture, p)
+    capture.has_seconds = True
     prefetch_after(p, size)
     return OK
 
@@ -178,6 +270,7 @@ cdef inline Fault read_file_header(Reader* r, Block* row, Capture* capture) noex
         return SHORT
     capture.kind = PCAP
     capture.is_big = is_big
+    capture.has_seconds = False
     capture.file.units = units
     # A snap length above 2 GiB is none.
     capture.file.longest = min(get32(capture, p + 16), <uint32_t>0x7FFFFFFF)
@@ -396,7 +489,7 @@ cdef inline Fault read_any_block(Reader* r, void* out, const Context* context) n
     cdef Capture* capture = <Capture*>context.memory
     cdef Block* row = <Block*>out
     if capture.kind == PCAP:
-        return read_record(r, row, capture)
+        return read_record(r, row, capture, context.bytes_follow)
     if capture.kind == PCAPNG:
         return read_block(r, row, capture)
     if left(r) < 4:
@@ -438,19 +531,23 @@ cdef inline size_t probe_block(const uint8_t* at, const uint8_t* end,
 cdef inline size_t probe_records(const uint8_t* at, const uint8_t* end,
                                  const Capture* capture) noexcept nogil:
     # Return 0 where some plausible records follow each other, and UNDECIDED where the bytes end.
-    cdef uint32_t size, seconds, before = 0
+    cdef const uint8_t* before = NULL
+    cdef uint32_t size
     cdef int i
-    for i in range(RECORDS_IN_A_ROW):
+    cdef int records = RECORDS_IN_A_ROW
+    if (capture.has_seconds and end - at >= RECORD_HEADER
+            and not is_near_last(get32(capture, at), capture)):
+        records = FAR_RECORDS_IN_A_ROW
+    for i in range(records):
         if end - at < RECORD_HEADER:
             return UNDECIDED
-        seconds = get32(capture, at)
         size = get32(capture, at + 8)
         if (size == 0 or size > LARGEST_PACKET or size > get32(capture, at + 12)
-                or get32(capture, at + 4) >= NANOSECONDS):
+                or get32(capture, at + 4) >= capture.file.units or is_read_late(at, capture)):
             return 1
-        if i and seconds - before > LARGEST_STEP and before - seconds > LARGEST_STEP:
+        if i and not is_near(get32(capture, at), get32(capture, before)):
             return 1
-        before = seconds
+        before = at
         if <size_t>(end - at) - RECORD_HEADER < size:
             return UNDECIDED
         at += RECORD_HEADER + size

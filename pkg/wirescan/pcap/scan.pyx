@@ -68,6 +68,8 @@ cdef class CaptureState:
 
 
 cdef Fault run_blocks(ScanState* state, Rows* rows) noexcept nogil:
+    cdef Capture* capture = <Capture*>state.memory
+    capture.more = state.more
     return scan_buffer(state, rows, sizeof(Block), read_any_block, probe_any_block)
 
 
