@@ -435,7 +435,10 @@ def read_infos(data, row, parent=0):
 def read_http(data, at):
     """Return the row of an HTTP message."""
     lines, body = read_head(data, at)
-    length, is_chunked = read_head_fields(lines[1:])
+    is_response = lines[0][:2] == b"HT"
+    length, is_chunked = 0, False
+    if not (is_response and is_bodiless(lines[0])):
+        length, is_chunked = read_head_fields(lines[1:], is_response)
     kind = HTTP_CHUNKED if is_chunked else HTTP
     row = FRAME | dict(kind=kind, payload_at=body - at, body=body - at)
     if is_chunked:
@@ -443,8 +446,7 @@ def read_http(data, at):
         content = b"".join(chunks)
     else:
         if length is None:
-            is_until_the_end = lines[0][:2] == b"HT" and not is_bodiless(lines[0])
-            length = len(data) - body if is_until_the_end else 0
+            length = len(data) - body if is_response else 0
         if length > LARGEST_SIZE:
             raise BadBytesError(BAD_LENGTH)
         end = body + length
@@ -471,9 +473,9 @@ def read_head(data, at):
         lines.append(line)
 
 
-def read_head_fields(lines):
+def read_head_fields(lines, is_response):
     """Return (content length or None, whether the body has chunks)."""
-    length, is_chunked = None, False
+    length, codings = None, []
     for line in lines:
         name, colon, value = line.partition(b":")
         if colon and name.lower() == b"content-length":
@@ -482,8 +484,13 @@ def read_head_fields(lines):
                 raise BadBytesError(BAD_LENGTH)
             length = size
         elif colon and name.lower() == b"transfer-encoding":
-            is_chunked = value.rstrip(bytes(range(33))).lower().endswith(b"chunked")
-    return length, is_chunked
+            codings += [coding.strip(bytes(range(33))).lower() for coding in value.split(b",")]
+    codings = [coding for coding in codings if coding not in (b"", b"identity")]
+    if codings and codings[-1] != b"chunked":
+        if not is_response:
+            raise BadBytesError(BAD_LENGTH)
+        return None, False
+    return length, bool(codings)
 
 
 def parse_digits(value, base):

@@ -503,6 +503,14 @@ def test_transforms_of_invalid_rows():
         thrift.transform_ids(thrift.messages(frames))
 
 
+def test_only_mark_has_the_infos_of_an_unknown_transform():
+    # The frame is bad, and so is all that is inside it for the other modes.
+    assert len(wirescan.scan(UNKNOWN, "thrift.infos", errors="mark")) == 3
+    assert len(wirescan.scan(UNKNOWN, "thrift.infos", errors="skip")) == 0
+    with pytest.raises(FrameError, match="BAD_CODEC"):
+        wirescan.scan(UNKNOWN, "thrift.infos", errors="strict")
+
+
 PAIRS_OF_INFOS = [(b"id", b"1"), (b"k", b"v"), (b"k", b"")]
 
 
@@ -633,6 +641,24 @@ BODIES = {
     "204": (make_http(first=b"HTTP/1.1 204 x", told=False) + make_http(BODY), [(8, -1), (8, 8)], 0),
     "304": (make_http(first=b"HTTP/1.1 304 x", told=False) + make_http(BODY), [(8, -1), (8, 8)], 0),
     "100": (make_http(first=b"HTTP/1.1 100 x", told=False) + make_http(BODY), [(8, -1), (8, 8)], 0),
+    "a 304 with a length": (
+        make_http(first=b"HTTP/1.1 304 x", told=False, fields=[b"Content-Length: 28"])
+        + make_http(BODY, OK),
+        [(8, -1), (8, 8)],
+        0,
+    ),
+    "a 204 with two lengths": (
+        make_http(first=b"HTTP/1.1 204 x", fields=[b"Content-Length: x"]) + make_http(BODY, OK),
+        [(8, -1), (8, 8)],
+        0,
+    ),
+    "a 103 with chunks": (
+        make_http(first=b"HTTP/1.1 103 x", told=False, fields=[b"Transfer-Encoding: chunked"])
+        + make_chunked(BODY, first=OK),
+        [(8, -1), (9, 18)],
+        0,
+    ),
+    "a request 304": (make_http(BODY, b"POST /304 304"), [(8, 8)], 0),
     "cut in the head": (make_http(BODY)[:30], [], 30),
     "cut in the body": (make_http(BODY)[:-1], [], 48),
     "chunks": (make_chunked(BODY[:1], BODY[1:]), [(9, 23)], 0),
@@ -643,6 +669,37 @@ BODIES = {
         0,
     ),
     "chunks and a length": (make_chunked(BODY, fields=[b"Content-Length: 3"]), [(9, 18)], 0),
+    "another coding": (
+        make_http(BODY, OK, told=False, fields=[b"Transfer-Encoding: xchunked"]),
+        [(8, 8)],
+        0,
+    ),
+    "another coding of a request": (
+        make_chunked(BODY).replace(b": chunked", b": xchunked"),
+        ["BAD_LENGTH"],
+        0,
+    ),
+    "another coding and a length": (
+        make_http(b"", OK, fields=[b"Transfer-Encoding: gzip"]) + BODY,
+        [(8, 8)],
+        0,
+    ),
+    "two lines of codings": (
+        make_chunked(BODY, fields=[b"Transfer-Encoding: gzip,"]),
+        [(9, 18)],
+        0,
+    ),
+    "an empty line of codings": (
+        make_chunked(BODY).replace(b": chunked", b": chunked\r\nTransfer-Encoding: ,"),
+        [(9, 18)],
+        0,
+    ),
+    "chunks inside another coding": (
+        make_chunked(BODY).replace(b": chunked", b": chunked\r\nTransfer-Encoding: gzip"),
+        ["BAD_LENGTH"],
+        0,
+    ),
+    "identity": (make_http(BODY, fields=[b"Transfer-Encoding: Identity"]), [(8, 8)], 0),
     "gzip, chunked": (make_chunked(BODY).replace(b": chunked", b": gzip, Chunked"), [(9, 18)], 0),
     "a chunk without its end": (
         make_chunked(BODY).replace(BODY + b"\r\n", BODY + b"\n\n"),

@@ -15,6 +15,12 @@ cdef enum:
     LONGEST_LINE = 4096                 # bytes of a chunk's size, with extensions
     UNTIL_CLOSE = -1                    # length of a body that ends with the connection
 
+# The last coding of all Transfer-Encoding fields.
+cdef enum Coding:
+    NOT_CODED
+    CHUNKED
+    OTHER_CODING
+
 cdef extern from *:
     """
     #include <string.h>
@@ -64,15 +70,42 @@ cdef inline bint has_name(const uint8_t* at, const uint8_t* end, const char* nam
     return <size_t>(end - at) > size and strncasecmp(<const char*>at, name, size) == 0
 
 
-cdef inline bint ends_chunked(const uint8_t* at, const uint8_t* end) noexcept nogil:
-    # Whether the last coding in the list is "chunked".
-    while end > at and end[-1] <= c" ":
-        end -= 1
-    return end - at >= 7 and strncasecmp(<const char*>end - 7, b"chunked", 7) == 0
+cdef inline bint is_word(const uint8_t* at, const uint8_t* end, const char* word,
+                         size_t size) noexcept nogil:
+    return <size_t>(end - at) == size and strncasecmp(<const char*>at, word, size) == 0
+
+
+cdef inline Coding read_codings(const uint8_t* at, const uint8_t* end, Coding last) noexcept nogil:
+    # Return the last coding in a list that extends another one, whose last coding is `last`. Empty
+    # elements do not count, and neither does "identity", which RFC 2616 has for no coding.
+    cdef const uint8_t* comma
+    cdef const uint8_t* stop
+    while at < end:
+        comma = <const uint8_t*>memchr(at, c",", <size_t>(end - at))
+        if comma is NULL:
+            comma = end
+        stop = comma
+        while at < stop and at[0] <= c" ":
+            at += 1
+        while stop > at and stop[-1] <= c" ":
+            stop -= 1
+        if is_word(at, stop, b"chunked", 7):
+            last = CHUNKED
+        elif stop > at and not is_word(at, stop, b"identity", 8):
+            last = OTHER_CODING
+        at = comma + 1
+    return last
+
+
+cdef inline bint is_without_body(int32_t status) noexcept nogil:
+    return 100 <= status < 200 or status == 204 or status == 304
 
 
 cdef inline Fault read_head(Reader* r, int64_t* length, bint* chunked) noexcept nogil:
     # Leaves r after the empty line, or after the bytes that were read before a fault.
+    #
+    # Some responses end there, whatever their fields say. Answers to HEAD do too, but only their
+    # requests show it. Otherwise Transfer-Encoding counts, and Content-Length only without it.
     cdef const uint8_t* begin = r.at
     cdef const uint8_t* end = (
         r.end if r.end - begin <= LONGEST_HEAD else begin + LONGEST_HEAD + 1)
@@ -80,9 +113,11 @@ cdef inline Fault read_head(Reader* r, int64_t* length, bint* chunked) noexcept 
     cdef const uint8_t* next
     cdef int64_t declared = UNTIL_CLOSE
     cdef int64_t number = 0
-    cdef int32_t status = 0
+    cdef Coding coding = NOT_CODED
     cdef bint response = begin[0] == c"H" and begin[1] == c"T"
+    cdef bint without_body = False
     chunked[0] = False
+    length[0] = 0
     while True:
         next = skip_line(line, end)
         r.at = end if next is NULL else next
@@ -92,9 +127,11 @@ cdef inline Fault read_head(Reader* r, int64_t* length, bint* chunked) noexcept 
             return SHORT
         if line == begin:
             if response and next - line > 12 and read_number(line + 9, line + 12, 10, &number):
-                status = <int32_t>number
+                without_body = is_without_body(<int32_t>number)
         elif is_empty_line(line, next):
             break
+        elif without_body:
+            pass
         elif has_name(line, next, b"content-length:", 15):
             if not read_number(line + 15, next, 10, &number):
                 return BAD_LENGTH
@@ -102,11 +139,16 @@ cdef inline Fault read_head(Reader* r, int64_t* length, bint* chunked) noexcept 
                 return BAD_LENGTH
             declared = number
         elif has_name(line, next, b"transfer-encoding:", 18):
-            chunked[0] = ends_chunked(line + 18, next)
+            coding = read_codings(line + 18, next, coding)
         line = next
-    if declared < 0 and (not response or 100 <= status < 200 or status == 204 or status == 304):
-        declared = 0
-    length[0] = declared
+    if without_body:
+        return OK
+    chunked[0] = coding == CHUNKED
+    if coding == OTHER_CODING:
+        # Only the end of the connection ends such a body, and requests cannot have that.
+        length[0] = UNTIL_CLOSE
+        return OK if response else BAD_LENGTH
+    length[0] = 0 if declared < 0 and not response else declared
     return OK
 
 
