@@ -402,6 +402,12 @@ def test_options_have_no_credentials():
         nats.options(nats.headers(table))
 
 
+@pytest.mark.parametrize("value", [b"NaN", b"Infinity", b"-Infinity", b'[1, {"b": NaN}]'])
+def test_options_that_are_no_json_are_none(value):
+    raw = b'INFO {"a":%b}\r\nCONNECT {"a":%b}\r\nINFO {"a":"NaN"}\r\n' % (value, value)
+    assert nats.options(nats.scan(raw)) == [None, None, dict(a="NaN")]
+
+
 def test_options_of_a_row_without_bytes_are_none():
     """Rows may come from a user."""
     table = nats.scan(INFO)

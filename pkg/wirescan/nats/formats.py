@@ -133,7 +133,7 @@ def options(messages: FrameTable, *, credentials: bool = False) -> list[dict[str
     for i in np.flatnonzero(has_json).tolist():
         words = bytes(messages.frame(i)).split(None, 1)
         try:
-            members = json.loads(words[-1] if words else b"")
+            members = json.loads(words[-1] if words else b"", parse_constant=_refuse_constant)
         except (ValueError, RecursionError):
             continue
         if isinstance(members, dict):
@@ -143,6 +143,10 @@ def options(messages: FrameTable, *, credentials: bool = False) -> list[dict[str
                 name: value for name, value in members.items() if name.casefold() not in hidden
             }
     return objects
+
+
+def _refuse_constant(name: str) -> None:
+    raise ValueError(f"{name} is not a number of JSON")
 
 
 EXCHANGES = ExchangeFormat(
