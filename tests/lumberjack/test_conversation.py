@@ -2,6 +2,7 @@
 
 import copy
 import pickle
+import random
 import struct
 import tracemalloc
 import zlib
@@ -243,6 +244,57 @@ def test_strict_names_the_reason(name, size):
     frame = raw[error.offset : error.offset + 2]
     assert frame.strip(b"WJDCA") in (b"1", b"2")
     assert str(copy.copy(error)) == str(pickle.loads(pickle.dumps(error))) == str(error)
+
+
+def describe_refusal(pieces):
+    """Return what a strict receiver reports for bytes in pieces, or None."""
+    receiver = Receiver(strict=True)
+    try:
+        for piece in pieces:
+            receiver.receive(piece)
+    except ConversationError as error:
+        return error.reason, error.fault, error.offset
+    return None
+
+
+SEVERAL = {
+    "no window, then a large sequence": (J(1, b'{"a":1}') + J(2**31), Reason.NO_WINDOW, 0),
+    "surplus, then another version": (W(1) + J(1) + J(2) + D(1), Reason.SURPLUS_EVENT, 16 + 6 - 4),
+    "a short window, then bad zlib data": (W(2) + W(0) + wrap(b"no zlib"), Reason.SHORT_WINDOW, 6),
+    "an array, then bad zlib data": (W(2) + J(1, b"[]") + wrap(b"x" * 9), Reason.NOT_AN_OBJECT, 6),
+    "split, then no frame": (W(2) + J(1) + C(J(2)) + b"no frame", Reason.SPLIT_WINDOW, 18),
+    "a large sequence without a window": (J(2**31), Reason.LARGE_SEQUENCE, 0),
+    "windows inside, then many of them": (
+        W(0) + C(W(0)) + C(*[W(0)] * 3000) + J(1),
+        Reason.WINDOW_INSIDE,
+        6,
+    ),
+}
+
+
+@pytest.mark.parametrize("name", SEVERAL)
+def test_strict_reports_the_first_fault_on_the_wire(name):
+    raw, reason, offset = SEVERAL[name]
+    for pieces in ([raw], split(raw, 1), *([raw[:cut], raw[cut:]] for cut in range(len(raw)))):
+        found = describe_refusal(pieces)
+        assert found is not None
+        assert (found[0], found[2]) == (reason, offset)
+
+
+@pytest.mark.parametrize("seed", range(40))
+def test_cuts_do_not_change_what_strict_reports(seed):
+    chance = random.Random(seed)
+    frames = [W(0), W(1), W(2), W(2), J(1), J(1), J(2), C(J(1), J(2)), C(J(1), J(2), J(3))]
+    rare = [W(20_000), W(1, b"1"), D(1), D(1, ()), J(2**31), J(1, b"[]"), J(1, b""), A(1), C(W(1))]
+    rare += [C(), wrap(b"no zlib"), wrap(zlib.compress(J(1)) + b"x"), C(A(1), J(1), J(1, b"1"))]
+    rare += [wrap(zlib.compress(J(1))[:-4]), C(J(1), J(1)[:-1]), C(C(J(1))), b"no frame"]
+    for _ in range(12):
+        parts = [chance.choice(rare if chance.random() < 0.2 else frames) for _ in range(9)]
+        raw = W(2) * (chance.random() < 0.8) + b"".join(parts)
+        whole = describe_refusal([raw])
+        assert describe_refusal(split(raw, 1)) == whole
+        for cut in range(0, len(raw), 3):
+            assert describe_refusal([raw[:cut], raw[cut:]]) == whole
 
 
 @pytest.mark.parametrize(

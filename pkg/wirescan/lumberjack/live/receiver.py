@@ -22,7 +22,11 @@ from wirescan.lumberjack.constants import Kind
 from wirescan.lumberjack.encode import encode_ack
 from wirescan.lumberjack.formats import EVENTS, FRAMES, events, plain
 from wirescan.lumberjack.live.conversation_errors import ConversationError, Reason
-from wirescan.lumberjack.live.strictness import find_offence, mark_tolerable_ends
+from wirescan.lumberjack.live.strictness import (
+    find_offence,
+    find_wire_row,
+    mark_tolerable_ends,
+)
 from wirescan.lumberjack.scan import EVENT
 from wirescan.reading.stream import Stream
 
@@ -74,6 +78,14 @@ class _OpenWindow:
     last: int | None = None
     pieces: list[FrameTable] = field(default_factory=list)
     container: int = -1  # position of the compressed frame with its events; -1 for plain events
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _Refusal:
+    """A frame that is refused: its row among the frames on the wire, and what to raise."""
+
+    wire_row: int
+    error: FrameError
 
 
 class Receiver:
@@ -315,28 +327,47 @@ class Receiver:
     def _open_frames(self, frames: FrameTable) -> tuple[FrameTable, FrameTable]:
         """Return the result of `plain` for the frames, and the events in it.
 
-        Raises ConversationError for frames that this receiver refuses.
+        Raises FrameError for the first frame that this receiver refuses, and where limits are
+        exceeded.
         """
         flat = frames
         if (frames["kind"] == Kind.COMPRESSED).any():
             flat = plain(frames, errors="mark", limits=self._limits, depth=self._depth)
             inside = np.flatnonzero((flat["kind"] == Kind.WINDOW) & (flat["depth"] > 0))
             allowed = MAX_INSIDE + int(frames["size"].sum(dtype=np.int64)) // BYTES_OF_INSIDE
-            if len(inside) > allowed:
+            # A strict receiver refuses the first of them, wherever the bytes of a call end.
+            if len(inside) > allowed and not self._strict:
                 raise make_frame_error(flat, int(inside[allowed]), Fault.LIMIT)
         chunk = events(flat, errors="mark", limits=self._limits, depth=self._depth)
-        bad = flat.bad
-        if bad.any():
-            refused = bad & ~mark_tolerable_ends(flat)
-            if refused.any():
-                raise make_frame_error(flat, int(refused.argmax()))
+        if flat.bad.any():
             chunk = chunk.where(~chunk.bad)
+        refusal = self._find_refusal(frames, flat, chunk)
+        if refusal is not None:
+            if self._strict and refusal.wire_row:
+                list(self._split_windows(frames[: refusal.wire_row]))  # raises for a fault in them
+            raise refusal.error
+        return flat, chunk
+
+    def _find_refusal(
+        self, frames: FrameTable, flat: FrameTable, chunk: FrameTable
+    ) -> _Refusal | None:
+        """Return the first frame on the wire that is refused, whatever the frames before it are.
+
+        A frame that is bad and has an offence is reported as bad.
+        """
+        refusals = []
+        refused = flat.bad & ~mark_tolerable_ends(flat)
+        if refused.any():
+            row = int(refused.argmax())
+            refusals.append(_Refusal(find_wire_row(flat, row), make_frame_error(flat, row)))
         if self._strict:
             self._version = self._version or int(frames["version"][0])
             offence = find_offence(frames, flat, chunk, self._version, self._largest_window)
             if offence is not None:
-                self._refuse_if_strict(*offence)
-        return flat, chunk
+                reason, table, row = offence
+                error = ConversationError(make_frame_error(table, row), reason)
+                refusals.append(_Refusal(find_wire_row(table, row), error))
+        return min(refusals, key=lambda refusal: refusal.wire_row, default=None)
 
     def _refuse_if_strict(self, reason: Reason, table: FrameTable, row: int) -> None:
         """Raise ConversationError if the receiver is strict."""

@@ -71,10 +71,10 @@ def find_offence(
         is_empty[flat["parent"]] = False
         checks.append((Reason.EMPTY_PAYLOAD, frames, is_empty))
     offences = [(reason, table, int(mask.argmax())) for reason, table, mask in checks if mask.any()]
-    return min(offences, key=lambda offence: _find_wire_row(offence[1], offence[2]), default=None)
+    return min(offences, key=lambda offence: find_wire_row(offence[1], offence[2]), default=None)
 
 
-def _find_wire_row(table: FrameTable, row: int) -> int:
+def find_wire_row(table: FrameTable, row: int) -> int:
     """Return the row of the frame on the wire that holds a row."""
     return row if table.outer is None else int(table["parent"][row])
 
