@@ -118,7 +118,9 @@ def infos(
     `InfoKind`. The places are key and value.
     Pairs are in the order of the wire. A key may occur twice; readers take the last value.
     Persistent infos also apply to later frames of the connection: `resolve` adds them there. A
-    frame with unknown transforms is opened. Any other bad frame is one bad row.
+    frame with unknown transforms is opened, if the given table has it. Any other bad frame is one
+    bad row. A frame with unknown transforms is itself bad, so mode "skip" of `scan` discards it,
+    and "strict" raises. Scan with "mark" to keep its infos.
 
     Raises:
         FrameError: as `scan`, and LIMIT for more rows than the limits allow.
