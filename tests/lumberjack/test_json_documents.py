@@ -174,6 +174,34 @@ NESTED = pa.schema(
 
 
 @pytest.mark.parametrize(
+    ("text", "time"),
+    [
+        ("2020-01-31", "2020-01-31T00:00"),
+        ("2020-01-31T12Z", "2020-01-31T12:00"),
+        ("2020-01-31 12:30", "2020-01-31T12:30"),
+        ("2020-01-31T12:30:59.123456789Z", "2020-01-31T12:30:59.123456789"),
+        ("2020-01-31T12:30:59+01", "2020-01-31T11:30:59"),
+        ("2020-01-31T12:30:59-0130", "2020-01-31T14:00:59"),
+        ("2020-01-31T12:30:59.5+23:59", "2020-01-30T12:31:59.5"),
+        ("20200131T123059Z", None),
+        ("2020-01-31T24:00:00Z", None),
+        ("2020-01-31T12:30:59,5Z", None),
+        ("2020-01-31T12:30:59.1234567891Z", None),
+        ("2020-031T12:30:59Z", None),
+        ("2020-W05-5T12:30:59Z", None),
+        ("2016-12-31T23:59:60Z", None),
+        ("2020-01-31T12:30:59+24:00", None),
+        ("1600-01-31T12:30:59Z", None),
+        ("2300-01-31T12:30:59Z", None),
+    ],
+)
+def test_forms_of_the_timestamp(text, time):
+    table, _, _ = read(b'{"@timestamp":"%b"}' % text.encode(), errors="mark")
+    values = table["document"].combine_chunks().field("@timestamp").cast("int64").to_pylist()
+    assert values == [None if time is None else int(np.datetime64(time, "ns").astype(np.int64))]
+
+
+@pytest.mark.parametrize(
     "form, value, options",
     [
         (b'{"n":[],"@timestamp":"%s"}', lambda document: document["@timestamp"], {}),

@@ -346,8 +346,12 @@ def documents(
     are null, bool, int64, double, string, struct and list. Numbers are double if one of them is not
     an int64. A list is of string if no such list has a value. `@metadata` is a struct like any
     other. Strings are not parsed as dates, with one exception: "@timestamp", unless the schema has
-    it, is timestamp[ns, UTC]. It accepts ISO 8601 with any offset; without an offset the time is
-    UTC.
+    it, is timestamp[ns, UTC]. It accepts dates and times such as 2020-01-31T12:30:59.123Z: a date
+    with hyphens, then optionally "T" or a blank and a time with colons. Minutes, seconds and up to
+    9 digits after a point may be missing. An offset is Z, +hh, +hhmm or +hh:mm, below 24 hours.
+    Without an offset the time is UTC. Other forms of ISO 8601 are refused: those without hyphens or
+    colons, ordinal and week dates, a comma before the digits, and the hour 24. So are leap seconds,
+    and times outside the years 1677 to 2262.
 
     A document is refused for these reasons:
 
