@@ -12,8 +12,9 @@ together, `connection_table.pxd` finds connections, and `byte_nodes.pxd` puts by
 
 Bytes are lost if the receiver acknowledged bytes after them, and they do not come within 64 packets
 of the connection and one second: captures may have packets in another order than the receiver. Then
-the held bytes become ready, and the positions in the list have a gap. What is still missing at the
-end of the capture is lost too. All work is linear.
+the held bytes become ready, and the positions in the list have a gap. So it is with bytes at the
+end of a side, if its own later packets show that it sent them. What an ACK, a FIN or held bytes
+show and is still missing when the connection or the capture ends is lost too. All work is linear.
 
 Format: RFC 9293. Which bytes win where segments overlap differs between receivers, so it is an
 argument.
@@ -34,25 +35,26 @@ from wirescan.core.rows cimport Block, RowBlock, Rows, begin_row
 from wirescan.core.rows import addresses
 from wirescan.pcap.block cimport CACHE_LINE
 from wirescan.pcap.assembly.byte_nodes cimport (
-    FREE_STEPS, NODE_COST, NodeArena, STEPS_PER_PACKET, append, drop, drop_piece, free_arena,
-    give_up_missing, has_room, hold, make_node, move_held, own_borrowed)
+    FREE_STEPS, NODE_COST, NodeArena, STEPS_PER_PACKET, append, append_end_mark, drop, drop_piece,
+    ends_with_gap, free_arena, give_up_missing, give_up_tail, has_room, hold, is_end_mark,
+    make_node, move_held, own_borrowed)
 from wirescan.pcap.assembly.capture_clock cimport CaptureClock, advance_clock
 from wirescan.pcap.assembly.connection_ages cimport (
     find_longest_idle, find_old, has_ended, join_list, leave_list, refresh)
 from wirescan.pcap.assembly.connection_table cimport (
     ConnectionTable, Endpoints, add_connection, begins_again, create_table, find_connection,
-    follow_fin, follow_flags, free_connection, free_table, hide_connection, prefetch_connection,
+    follow_end, follow_flags, free_connection, free_table, hide_connection, prefetch_connection,
     read_endpoints)
 from wirescan.pcap.assembly.fragments cimport (
     Datagram, ENDS, FragmentTable, add_fragment, create_fragments, drop_fragments, free_fragments,
     take_datagram)
 from wirescan.pcap.assembly.missing_bytes cimport (
-    Progress, expire, lets_all_wait, lets_side_wait, begin_missing)
+    Progress, begin_missing, expire, find_certain_end, lets_all_wait, lets_side_wait)
 from wirescan.pcap.assembly.number_list cimport Direction, NumberList, compare_numbers, push
 from wirescan.pcap.packet cimport read_datagram
 from wirescan.pcap.assembly.roles cimport Roles, begin_roles, fill_roles, follow_roles
 from wirescan.pcap.assembly.tcp_connection cimport (
-    ADDRESS, CURRENT, Connection, ENDED, FIN, FREE, NONE, Node, RELEASED, SYN, Side)
+    ADDRESS, CURRENT, Connection, ENDED, FIN, FREE, NONE, Node, RELEASED, RST, SYN, Side, WINDOW)
 from wirescan.pcap.rows cimport (
     FRAGMENT, Flow, Packet, Segment, Stream, TCP, TO_CLIENT, TO_SERVER)
 from wirescan.pcap.scan import PACKET
@@ -71,7 +73,6 @@ cdef enum:
     SHORT_LIST = 1024           # directions that are listed before their list is looked at
     SMALL = 1 << 16             # bytes that are always given again, also with the other side's
     AGAIN = 8                   # more bytes are given again when they grew by this part
-    WINDOW = 1 << 30            # the largest window of TCP: a later byte is no byte of the stream
     PATIENCE_PACKETS = 64       # of the connection, for which acknowledged bytes may come later
     PATIENCE = 1000000000       # ns, the same
     PREFETCH_BYTES = 2048       # of a packet, at most
@@ -83,6 +84,7 @@ cdef enum:
     RUN_NUMBERS = 3             # in the list of runs
 
 cdef uint32_t MOST_STREAM_BYTES = 0xFFFFFFFF        # without a gap: a row has no larger size
+cdef uint8_t end_mark = 0                           # the byte of `append_end_mark`
 
 
 # Consecutive nodes of one direction, which one thread copies. The next run's `segment` is where
@@ -239,7 +241,7 @@ cdef class Assembler:
             raise MemoryError(f"no memory for more than {self.connections.held} connections")
 
     def finish(self):
-        """End the capture: held bytes become ready, and what is missing before them is lost.
+        """End the capture: held bytes become ready, and the bytes that are missing are lost.
 
         The next `take` gives all bytes that were not released.
         """
@@ -449,17 +451,23 @@ cdef class Assembler:
         self.nodes.packet = number
 
     cdef void end_connection(self, int64_t place) noexcept nogil:
-        # Held bytes become ready, and what is missing before them is lost.
+        # Held bytes become ready, and what is missing before them and at the end is lost.
         cdef int source
         cdef Side* side
-        expire(&self.progress, &self.connections.at[place], self.nodes.held_limit)
-        self.connections.at[place].is_role_open = False
+        cdef Connection* connection = &self.connections.at[place]
+        expire(&self.progress, connection, self.nodes.held_limit)
+        connection.is_role_open = False
         for source in range(2):
-            side = &self.connections.at[place].side[source]
+            side = &connection.side[source]
             give_up_missing(&self.nodes, side, <uint64_t>-1)
+            give_up_tail(side, find_certain_end(side, True))
             side.is_missing = False
+            if ends_with_gap(&self.nodes, side):
+                append_end_mark(&self.nodes, side, &end_mark, connection.time_end,
+                                connection.packet_end)
             if side.ready != NONE:
                 self.touch(place, source)
+        follow_end(connection)
 
     cdef void release_connection(self, int64_t place) noexcept nogil:
         # No packet belongs to a connection any more. Its bytes wait for `take`.
@@ -578,7 +586,7 @@ cdef class Assembler:
                 row.head.fault = LOST
                 row.lost = <int64_t>(node.position - expected)
                 row = NULL
-            if row is NULL:
+            if row is NULL and not is_end_mark(side, node):
                 row = self.begin_stream(rows, place, kind, flow, run, node.position, node.time)
                 if row is NULL:
                     return False
@@ -586,12 +594,13 @@ cdef class Assembler:
                 if not self.begin_run(run):
                     return False
                 run_end = run.at + RUN_BYTES
-            if node.size > MOST_STREAM_BYTES - row.head.size:
-                rows.bad += 1
-                return True
-            row.head.size += node.size
-            row.time_end = node.time
-            row.segment_count += 1
+            if not is_end_mark(side, node):
+                if node.size > MOST_STREAM_BYTES - row.head.size:
+                    rows.bad += 1
+                    return True
+                row.head.size += node.size
+                row.time_end = node.time
+                row.segment_count += 1
             expected = node.position + node.size
             run.segment += 1
             run.at += node.size
@@ -732,14 +741,15 @@ cdef class Assembler:
             follow_roles(&self.roles, connection, source, start + packet.payload_at,
                          packet.payload_size)
         connection.time_end = max(connection.time_end, packet.time)
+        connection.packet_end = self.packets
         expire(&self.progress, connection, self.nodes.held_limit)
         if packet.payload_size > 0:
             connection.arrived += packet.payload_size
             self.progress.arrived += packet.payload_size
         follow_flags(connection, packet, source)
         self.follow_bytes(place, packet, start, source)
-        follow_fin(connection, source)
         self.give_up_acknowledged(place, packet.time)
+        follow_end(connection)
         self.note_missing(place)
         if self.releases:
             refresh(&self.connections, place, ENDED if has_ended(connection) else CURRENT,
@@ -754,7 +764,9 @@ cdef class Assembler:
         cdef int64_t position = <int64_t>side.position + away
         cdef int64_t size = packet.payload_size
         cdef const uint8_t* data = start + packet.payload_at
-        if packet.flags & FIN and not side.has_fin and position >= 0:
+        if position >= 0 and away < WINDOW and not packet.flags & (SYN | RST):
+            side.sent = max(side.sent, <uint64_t>position + packet.payload_length)
+        if packet.flags & FIN and not side.has_fin and position >= 0 and away < WINDOW:
             side.has_fin = True
             side.fin_position = <uint64_t>position + packet.payload_length
         if size > 0 and away < WINDOW and position + size > <int64_t>side.position:
@@ -790,16 +802,23 @@ cdef class Assembler:
         # Give up missing bytes that the receiver has for some packets, or for some time.
         cdef Side* side
         cdef int source
+        cdef uint64_t stop
         for source in range(2):
             side = &self.connections.at[place].side[source]
-            if side.held == NONE or self.nodes.at[side.held].position >= side.acknowledged:
+            if side.held == NONE:
+                stop = find_certain_end(side, False)
+            else:
+                stop = self.nodes.at[side.held].position
+            if stop == side.position or side.held != NONE and stop >= side.acknowledged:
                 side.waited = 0
                 continue
             if side.waited == 0:
                 side.waiting_since = time
             side.waited += 1
             if side.waited > PATIENCE_PACKETS or time - side.waiting_since > PATIENCE:
-                if give_up_missing(&self.nodes, side, side.acknowledged):
+                if side.held == NONE:
+                    give_up_tail(side, stop)
+                elif give_up_missing(&self.nodes, side, side.acknowledged):
                     self.touch(place, source)
                 side.waited = 0
 

@@ -209,6 +209,48 @@ cdef inline bint give_up_missing(NodeArena* nodes, Side* side,
     return is_moved
 
 
+cdef inline void give_up_tail(Side* side, uint64_t stop) noexcept nogil:
+    # Give up the bytes up to a position of a direction that holds none.
+    side.lost += stop - side.position
+    side.next_sequence += <uint32_t>(stop - side.position)
+    side.position = stop
+
+
+cdef inline bint ends_with_gap(const NodeArena* nodes, const Side* side) noexcept nogil:
+    # Return whether lost bytes are the last ones of a direction.
+    cdef const Node* last
+    if side.ready == NONE:
+        return side.position > side.given
+    last = &nodes.at[side.ready_last]
+    return side.position > last.position + last.size
+
+
+cdef inline bint is_end_mark(const Side* side, const Node* node) noexcept nogil:
+    # Return whether a ready node is that of `append_end_mark`.
+    return node.position == side.position
+
+
+cdef inline void append_end_mark(NodeArena* nodes, Side* side, const uint8_t* data, int64_t time,
+                                 int64_t number) noexcept nogil:
+    # Append a node of one byte, which is in no row. The row of the lost bytes before it has its
+    # place among the bytes of the streams, and so its time and the number of its packet.
+    cdef Packet packet
+    cdef Node* node
+    cdef int32_t i
+    packet.time = time
+    i = make_node(nodes, &packet, number, data, side.position, 1)
+    if i == NONE:
+        return
+    node = &nodes.at[i]
+    node.ready = node.order = node.order_of_all = number
+    if side.ready == NONE:
+        side.ready = i
+    else:
+        nodes.at[side.ready_last].next = i
+    side.ready_last = i
+    side.ready_bytes += 1
+
+
 cdef inline void drop(NodeArena* nodes, Side* side, uint64_t size) noexcept nogil:
     # Remove the first bytes of the list `ready`.
     cdef Node* node

@@ -10,7 +10,7 @@
 from libc.stdint cimport int32_t, int64_t, uint64_t
 from wirescan.pcap.assembly.capture_clock cimport CaptureClock, SECOND, note_use
 from wirescan.pcap.assembly.connection_table cimport AgeList, ConnectionTable
-from wirescan.pcap.assembly.tcp_connection cimport CURRENT, Connection, ENDED, NONE, OPEN, Side
+from wirescan.pcap.assembly.tcp_connection cimport CURRENT, Connection, ENDED, NONE, OPEN
 
 cdef enum:
     ENDED_SECONDS = 60          # for which late packets belong to a connection that ended
@@ -50,15 +50,10 @@ cdef inline void join_list(ConnectionTable* table, int64_t place) noexcept nogil
     list.youngest = <int32_t>place
 
 
-cdef inline bint has_finished(const Side* side) noexcept nogil:
-    # Return whether a side ended, also where bytes before its FIN are in no packet.
-    return side.is_closed or side.has_fin and side.acknowledged > side.fin_position
-
-
 cdef inline bint has_ended(const Connection* connection) noexcept nogil:
     # Return whether a connection was reset, or both sides ended.
     return (connection.state != OPEN
-            or has_finished(&connection.side[0]) and has_finished(&connection.side[1]))
+            or connection.side[0].is_closed and connection.side[1].is_closed)
 
 
 cdef inline void refresh(ConnectionTable* table, int64_t place, int phase, CaptureClock* clock,

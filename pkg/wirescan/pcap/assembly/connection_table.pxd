@@ -7,7 +7,8 @@ from wirescan.core.grow_memory cimport grow_memory
 from wirescan.core cimport be32, prefetch
 from wirescan.pcap.rows cimport Packet
 from wirescan.pcap.assembly.tcp_connection cimport (
-    ACK, ADDRESS, COMPLETE, CURRENT, Connection, FIN, FREE, Key, NONE, OPEN, RESET, RST, SYN, Side)
+    ACK, ADDRESS, COMPLETE, CURRENT, Connection, FREE, Key, NONE, OPEN, RESET, RST, SYN, Side,
+    WINDOW)
 
 cdef enum:
     FIRST_SLOTS = 1 << 10
@@ -313,6 +314,7 @@ cdef inline void begin_side(Connection* connection, const Packet* packet,
             side.is_assumed = False
             side.next_sequence += 1
             side.acknowledged -= side.acknowledged > 0
+            side.sent -= side.sent > 0
     side.is_started = True
 
 
@@ -321,7 +323,6 @@ cdef inline void follow_flags(Connection* connection, const Packet* packet,
     # Follow the handshake, the acknowledgment and the end of a connection.
     cdef Side* side = &connection.side[source]
     cdef Side* other = &connection.side[1 - source]
-    cdef int64_t position
     side.packets += 1
     begin_side(connection, packet, source)
     if packet.flags & ACK:
@@ -334,19 +335,37 @@ cdef inline void follow_flags(Connection* connection, const Packet* packet,
                 # The server may answer again, with another number. The client has this answer.
                 other.next_sequence = connection.answer
         if other.is_started:
-            position = <int64_t>other.position + <int32_t>(
-                packet.acknowledgment - other.next_sequence)
-            if position > <int64_t>other.acknowledged:
-                other.acknowledged = <uint64_t>position
+            follow_ack(side, other, packet)
     if packet.flags & RST:
         connection.state = RESET
 
 
-cdef inline void follow_fin(Connection* connection, int source) noexcept nogil:
-    # Follow the end of a direction, once all bytes before its FIN are there.
-    cdef Side* side = &connection.side[source]
-    if side.has_fin and side.position >= side.fin_position and not side.is_closed:
-        side.is_closed = True
-        # The FIN itself has a sequence number.
-        if connection.side[1 - source].is_closed and connection.state == OPEN:
-            connection.state = COMPLETE
+cdef inline int64_t measure_distance(const Side* side, uint32_t sequence) noexcept nogil:
+    # Return how far a sequence number is from the next one of a side.
+    return <int32_t>(sequence - side.next_sequence)
+
+
+cdef inline void follow_ack(const Side* side, Side* other, const Packet* packet) noexcept nogil:
+    # Follow the acknowledgment of the other side's bytes. A receiver ignores packets outside its
+    # window, and TCP has no larger one than WINDOW. So do not believe others.
+    cdef int64_t away = measure_distance(other, packet.acknowledgment)
+    cdef int64_t position = <int64_t>other.position + away
+    cdef int64_t own_away = measure_distance(side, packet.sequence)
+    if (-WINDOW < own_away < WINDOW and away < WINDOW
+            and position > <int64_t>other.acknowledged):
+        other.acknowledged = <uint64_t>position
+
+
+cdef inline void follow_end(Connection* connection) noexcept nogil:
+    # Follow the ends of both directions, once all bytes before their FIN came or are acknowledged.
+    # A FIN itself has a sequence number.
+    cdef Side* side
+    cdef int source
+    for source in range(2):
+        side = &connection.side[source]
+        if side.has_fin and (side.position >= side.fin_position
+                             or side.acknowledged > side.fin_position):
+            side.is_closed = True
+    if (connection.side[0].is_closed and connection.side[1].is_closed
+            and connection.state == OPEN):
+        connection.state = COMPLETE

@@ -6,6 +6,16 @@
 # way. They wait up to a limit, which depends on the packets alone: so a capture in pieces and a
 # whole one have the same order. `expire` is called before each packet, and `begin_missing` after
 # it.
+#
+# Nothing may follow the bytes that are missing at the end of a side. `find_certain_end` says up to
+# where it certainly sent bytes:
+#
+#     when                          the bytes are certain
+#     the connection goes on        up to an acknowledged position that the sender's packets reached
+#     it or the capture ends        up to its FIN, or an acknowledged position
+#
+# While it goes on, an ACK alone shows nothing: the packets of one side may be captured seconds
+# before those of the other side, and the bytes may still come.
 from libc.stdint cimport int64_t, uint64_t
 from wirescan.pcap.assembly.tcp_connection cimport Connection, NONE, Side
 
@@ -46,6 +56,22 @@ cdef inline void expire(const Progress* progress, Connection* connection,
             side.expired = progress.packet - 1
         if not lets_all_wait(progress, side, limit):
             side.expired_of_all = progress.packet - 1
+
+
+cdef inline uint64_t find_certain_end(const Side* side, bint is_over) noexcept nogil:
+    # Return the stream position up to which a side without held bytes certainly sent bytes.
+    # is_over: no packet of the connection follows.
+    cdef uint64_t stop = side.acknowledged
+    if is_over and side.has_fin:
+        stop = side.fin_position
+    elif not is_over:
+        stop = min(stop, side.sent)
+    if side.has_fin:
+        stop = min(stop, side.fin_position)
+    elif stop == side.position + 1:
+        # It is probably the FIN, which has a sequence number, and which the capture does not have.
+        stop = side.position
+    return max(stop, side.position)
 
 
 cdef inline bint begin_missing(const Progress* progress, const Connection* connection,

@@ -4,6 +4,7 @@ from libc.stdint cimport int32_t, int64_t, uint8_t, uint16_t, uint32_t, uint64_t
 cdef enum:
     ADDRESS = 16                # bytes of an address; one of IPv4 has 4 of them, and 12 zeros
     NONE = -1                   # no node
+    WINDOW = 1 << 30            # the largest window of TCP: a later byte is no byte of the stream
 
 # Flags of TCP.
 cdef enum:
@@ -49,6 +50,7 @@ cdef struct Node:
 cdef struct Side:
     uint64_t position           # bytes of the stream up to `next_sequence`
     uint64_t acknowledged       # stream position up to which the receiver has the bytes
+    uint64_t sent               # stream position up to which the sender's own packets go
     uint64_t repeated           # bytes that came before
     uint64_t lost               # bytes that are in no packet
     uint64_t ready_bytes        # of the list `ready`
@@ -72,7 +74,7 @@ cdef struct Side:
     int64_t expired_of_all      # last packet before which the other connections did
     bint is_started             # next_sequence is known
     bint is_assumed             # it is that of an empty packet, which may be a keep-alive
-    bint is_closed              # FIN was seen, and all bytes before it
+    bint is_closed              # FIN was seen, and all bytes before it came or are acknowledged
     bint has_fin
     bint is_touched             # it is in the list of directions with new bytes
     bint is_taken               # the `take` that runs returns its bytes
@@ -86,6 +88,7 @@ cdef struct Connection:
     int64_t number              # in the order of the first packets, from 0 on
     int64_t time                # of the first packet
     int64_t time_end            # of the last packet
+    int64_t packet_end          # number of the last packet of these endpoints
     int64_t syn_time            # of the SYN of the client, 0 if it was not seen
     int64_t handshake           # ns from SYN to the client's first ACK, -1 where not known
     uint64_t arrived            # bytes in packets so far
