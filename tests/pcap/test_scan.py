@@ -218,6 +218,8 @@ KINDS = {
     "whole ipv6 fragment": ("UDP", b"y"),
     "cooked": ("TCP", b"c"),
     "cooked 2": ("TCP", b"c"),
+    "cooked, vlan": ("TCP", b"tagged"),
+    "cooked 2, two vlans": ("TCP", b"tagged"),
     "loop": ("TCP", b"l"),
     "null, little": ("TCP", b"n"),
     "null, big": ("TCP", b"n"),
@@ -236,6 +238,11 @@ def test_layers(name):
     assert PacketKind(packets["kind"][0]).name == kind
     assert bytes(packets.bytes(0, "payload")) == payload
     assert packets["payload_length"][0] == len(payload)
+
+
+@pytest.mark.parametrize("name", ["cooked, vlan", "cooked 2, two vlans"])
+def test_the_outermost_vlan_tag_counts(name):
+    assert read_one(*LAYERED[name])["vlan"].tolist() == [5]
 
 
 def test_a_cut_packet_is_no_fault():

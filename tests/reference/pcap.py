@@ -510,18 +510,13 @@ def read_link(layers, row):
     link, data = row["link"], layers.data
     if link == ETHERNET and len(data) >= 14:
         layers.at = 14
-        while (
-            type := int.from_bytes(data[layers.at - 2 : layers.at])
-        ) in VLAN_TYPES and layers.captured >= 4:
-            row["vlan"] = row["vlan"] or int.from_bytes(data[layers.at : layers.at + 2]) & 0xFFF
-            layers.at += 4
-        return type
+        return read_tags(layers, row, int.from_bytes(data[12:14]))
     if link == COOKED and len(data) >= 16:
         layers.at = 16
-        return int.from_bytes(data[14:16])
+        return read_tags(layers, row, int.from_bytes(data[14:16]))
     if link == COOKED_2 and len(data) >= 20:
         layers.at = 20
-        return int.from_bytes(data[:2])
+        return read_tags(layers, row, int.from_bytes(data[:2]))
     if link in (0, LOOP) and len(data) >= 4:
         layers.at = 4
         family = int.from_bytes(data[:4])
@@ -531,6 +526,15 @@ def read_link(layers, row):
     if link in RAW and data:
         return IPV4 if data[0] >> 4 == 4 else IPV6
     return None
+
+
+def read_tags(layers, row, type):
+    """Step over VLAN tags. Return the type of Ethernet after them. type: that before them."""
+    while type in VLAN_TYPES and layers.captured >= 4:
+        tag, type = struct.unpack_from(">HH", layers.data, layers.at)
+        row["vlan"] = row["vlan"] or tag & 0xFFF
+        layers.at += 4
+    return type
 
 
 def read_ipv4(layers, row, verify):

@@ -123,6 +123,14 @@ LAYERED = {
     "whole ipv6 fragment": (RAW, make_ipv6(make_fragment(UDP, 0, 0) + make_udp(b"y"), 44)),
     "cooked": (COOKED, bytes(14) + b"\x08\0" + make_ipv4(make_tcp(b"c"))),
     "cooked 2": (COOKED_2, b"\x86\xdd" + bytes(18) + make_ipv6(make_tcp(b"c"))),
+    "cooked, vlan": (
+        COOKED,
+        bytes(14) + b"\x81\0\0\5\x08\0" + make_ipv4(make_tcp(b"tagged")),
+    ),
+    "cooked 2, two vlans": (
+        COOKED_2,
+        b"\x88\xa8" + bytes(18) + b"\0\5\x81\0\0\6\x86\xdd" + make_ipv6(make_tcp(b"tagged")),
+    ),
     "loop": (LOOP, b"\0\0\0\2" + make_ipv4(make_tcp(b"l"))),
     "null, little": (0, b"\x1e\0\0\0" + make_ipv6(make_tcp(b"n"))),
     "null, big": (0, b"\0\0\0\2" + make_ipv4(make_tcp(b"n"))),

@@ -86,6 +86,16 @@ cdef inline uint16_t find_family(const uint8_t* p, bint is_big) noexcept nogil:
     return TYPE_IPV6 if family in (10, 24, 28, 30) else 0
 
 
+cdef inline uint16_t read_tags(Layer* layer, Packet* row, uint16_t type) noexcept nogil:
+    # Step over VLAN tags. type: that of Ethernet of what follows. Return that after the tags.
+    while type in (TYPE_VLAN, TYPE_QINQ, TYPE_OLD_QINQ) and captured(layer) >= 4:
+        if row.vlan == 0:
+            row.vlan = be16(layer.at) & 0xFFF
+        type = be16(layer.at + 2)
+        step(layer, 4)
+    return type
+
+
 cdef inline uint16_t read_link(Layer* layer, Packet* row) noexcept nogil:
     # Step over the header of the link layer. Return the type of Ethernet that follows, 0 for none.
     cdef size_t size = captured(layer)
@@ -93,17 +103,15 @@ cdef inline uint16_t read_link(Layer* layer, Packet* row) noexcept nogil:
     if row.link == LINK_ETHERNET and size >= 14:
         type = be16(layer.at + 12)
         step(layer, 14)
-        while type in (TYPE_VLAN, TYPE_QINQ, TYPE_OLD_QINQ) and captured(layer) >= 4:
-            if row.vlan == 0:
-                row.vlan = be16(layer.at) & 0xFFF
-            type = be16(layer.at + 2)
-            step(layer, 4)
+        type = read_tags(layer, row, type)
     elif row.link == LINK_COOKED and size >= 16:
         type = be16(layer.at + 14)
         step(layer, 16)
+        type = read_tags(layer, row, type)
     elif row.link == LINK_COOKED_2 and size >= 20:
         type = be16(layer.at)
         step(layer, 20)
+        type = read_tags(layer, row, type)
     elif (row.link == LINK_NULL or row.link == LINK_LOOP) and size >= 4:
         type = find_family(layer.at, row.link == LINK_LOOP)
         step(layer, 4)
