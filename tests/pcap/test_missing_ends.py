@@ -13,7 +13,6 @@ from tests.support.simulated_capture import (
     PSH,
     RST,
     STEP,
-    SYN,
     Connection,
     SimulatedCapture,
 )

@@ -101,8 +101,8 @@ def packets(
     capture, and nothing is wrong with the packets.
 
     Columns: `kind` is a `PacketKind`, the innermost layer that is read. Link layers are those of
-    `LinkType`; Ethernet may have VLAN tags. Places: source_address, destination_address, payload.
-    The payload is what follows the innermost header. It has `payload_length` bytes on the wire, and
+    `LinkType`; Ethernet and Linux cooked may have VLAN tags.
+    Places: source_address, destination_address, payload. The payload is what follows the innermost header. It has `payload_length` bytes on the wire, and
     fewer were captured if the snap length cut the packet. That is no fault. An IP fragment is not
     read further: its kind is FRAGMENT. `flows` puts fragments together.
 
@@ -135,8 +135,13 @@ def flows(
     packets: a table of pcap.packets, in the order of the capture. errors, limits: as in `packets`.
     check is accepted for consistency and ignored.
 
-    The client is who sent the SYN. If the capture has none (`is_begun_earlier`), it is the endpoint
-    with the higher port. The same endpoints may have several connections, one after another.
+    The client is who sent the first SYN. If the capture has none (`is_begun_earlier`), the server's
+    answer to a SYN, the usual ports of servers, the first bytes, and then the higher port say who
+    it is: see docs/captures.md. The same endpoints may have several connections, one after another.
+
+    Bytes are lost (`lost_to_server`, `lost_to_client`) if later bytes, an ACK or a FIN show them,
+    and the capture does not have them. `is_begun_earlier` is also 1 if only one side's SYN was
+    captured, and the first byte of the other side is not known.
 
     Fragments of IP are put together. The packet of TCP that they are has the time and the number of
     the fragment that came last. A log message reports datagrams whose fragments are missing.
@@ -164,7 +169,8 @@ def streams(
 
     The rows have dtype STREAM. A row has contiguous bytes, in the order of TCP. `kind` is a
     `Direction`, and `parent` the row of the connection. Where bytes are missing in the capture, a
-    row with the fault LOST has their number in `lost`, and the next row continues after them.
+    row with the fault LOST has their number in `lost`, and the next row continues after them. At
+    the end of a side no row follows.
 
     flows: a table of pcap.flows that was made of packets. It may have only some of the rows.
     errors, limits: as in `packets`. With "strict" lost bytes raise FrameError.
@@ -173,7 +179,8 @@ def streams(
         that were in order when they came are never replaced.
 
     The bytes are copied into the first buffer of the table. The second buffer has an array of dtype
-    SEGMENT: where the bytes of each packet begin there, and the packet's time and number. `ready`
+    SEGMENT: where the bytes of each packet begin there, and the packet's time and number. A row
+    LOST at the end of a side has a segment with one byte, which is in no row. `ready`
     is the packet with which all bytes of the side up to these were there. `order` is their place
     among the packets of the connection: the packet itself, or `ready` if more than 64 MiB of the
     connection came while earlier bytes were missing. `order_of_all` is the same for 64 MiB or 10

@@ -59,7 +59,7 @@ MEANINGS = {
         "server_port": "port of the server",
         "client": "address and port of the client, as text",
         "server": "address and port of the server, as text",
-        "is_begun_earlier": "the capture does not have the SYN of the client",
+        "is_begun_earlier": "the capture lacks the client's SYN, or the start of a side's bytes",
     },
     "pcap.streams": {
         "kind": "who sent the bytes: see `Direction`",
@@ -90,7 +90,7 @@ MEANINGS = {
         "version": "version that the server chose: see `TlsVersion`; 0 without its hello",
         "cipher_suite": "number of the cipher suite that the server chose: see `CipherSuite`",
         "is_complete": "the capture has the end of the handshake",
-        "is_begun_earlier": "the capture does not have the SYN of the client",
+        "is_begun_earlier": "the capture lacks the client's SYN, or the start of a side's bytes",
         "client": "address and port of the client, as text",
         "server": "address and port of the server, as text",
     },

@@ -89,7 +89,7 @@ cdef struct Flow:
     int32_t  server_address_size
     uint16_t client_port
     uint16_t server_port
-    uint8_t  is_begun_earlier           # the capture has no SYN
+    uint8_t  is_begun_earlier           # the capture lacks the client's SYN, or the start of a side
     uint8_t  reserved[3]
 
 cdef struct Stream:

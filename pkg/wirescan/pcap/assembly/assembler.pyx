@@ -951,4 +951,6 @@ cdef void write_flow(const Connection* connection, Flow* row, uint8_t* endpoints
     row.server_address_size = size
     row.client_port = connection.key.port[connection.client]
     row.server_port = connection.key.port[1 - connection.client]
-    row.is_begun_earlier = connection.begun_earlier
+    row.is_begun_earlier = (connection.begun_earlier
+                            or client.is_started and client.lacks_start
+                            or server.is_started and server.lacks_start)

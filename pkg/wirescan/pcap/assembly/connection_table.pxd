@@ -208,7 +208,6 @@ cdef inline int64_t add_connection(ConnectionTable* table, const Endpoints* ends
     if syn == SYN:
         connection.client = source
         connection.syn_time = packet.time
-        connection.syn_sequence = packet.sequence
     elif syn == SYN | ACK:
         connection.client = 1 - source
     elif ends.key.port[0] != ends.key.port[1]:
@@ -284,10 +283,67 @@ cdef inline bint begins_again(const Connection* connection, const Packet* packet
         # The capture may lack the SYN of the client. A late answer has the number of the first one.
         return (connection.state != OPEN and side.is_started and not side.is_assumed
                 and packet.sequence + 1 != side.next_sequence - <uint32_t>side.position)
+    if side.has_syn:
+        return packet.sequence != side.syn_sequence     # else it is the same SYN again
+    # The SYN may come late: after the answer to it, or after the bytes.
+    if side.is_started and not side.is_assumed:
+        return packet.sequence + 1 != side.next_sequence - <uint32_t>side.position
+    if side.is_stated:
+        return packet.sequence + 1 != side.stated_sequence
     if not connection.begun_earlier:
-        return packet.sequence != connection.syn_sequence   # else it is the same SYN again
-    return (connection.state != OPEN or connection.side[0].position > 0
-            or connection.side[1].position > 0)
+        # Both sides may send a SYN at once: RFC 9293, section 3.5.
+        return connection.state != OPEN or side.is_started
+    return connection.state != OPEN or has_bytes(connection)
+
+
+cdef inline bint has_bytes(const Connection* connection) noexcept nogil:
+    # Return whether bytes of either side came.
+    cdef int source
+    for source in range(2):
+        if connection.side[source].position > 0 or connection.side[source].held != NONE:
+            return True
+    return False
+
+
+cdef inline void follow_late_syn(Connection* connection, const Packet* packet,
+                                 int source) noexcept nogil:
+    # The SYN of the client comes after other packets. Those who read the bytes that came before it
+    # know the connection as one that began earlier.
+    if has_bytes(connection):
+        return
+    connection.begun_earlier = False
+    connection.client = source
+    connection.is_role_open = False
+    connection.syn_time = packet.time
+    # The client's ACK, which ends the handshake, did not come before this SYN.
+    connection.is_acknowledging = (connection.side[1 - source].has_syn
+                                   and connection.side[source].packets == 1)
+
+
+cdef inline void start_side(Side* side, const Packet* packet, bint is_syn_known) noexcept nogil:
+    # A direction without a SYN starts with this packet, or with the byte that the first ACK of the
+    # other side states: then packets before this one are missing, or come later.
+    # is_syn_known: whether the capture has the other side's SYN.
+    cdef int64_t gap = <int32_t>(packet.sequence - side.stated_sequence)
+    side.next_sequence = packet.sequence
+    side.is_assumed = packet.payload_length == 0
+    # A keep-alive has a sequence number one too low, and at most one byte.
+    if side.is_stated and (0 <= gap < WINDOW or gap == -1 and packet.payload_length <= 1):
+        side.next_sequence = side.stated_sequence
+        side.is_assumed = False
+    else:
+        # A RST may have any sequence number: it refuses a connection.
+        side.lacks_start = is_syn_known and not packet.flags & RST
+    side.is_started = True
+
+
+cdef inline void state_start(const Side* side, Side* other, const Packet* packet) noexcept nogil:
+    # Note where the other side's bytes begin: at the first acknowledgment after a SYN. If packets
+    # of this side are missing before it, bytes of the other side may be missing too.
+    other.is_stated = True
+    other.stated_sequence = packet.acknowledgment
+    other.lacks_start = (not packet.flags & SYN
+                         and packet.sequence != side.syn_sequence + 1)
 
 
 cdef inline void begin_side(Connection* connection, const Packet* packet,
@@ -295,18 +351,23 @@ cdef inline void begin_side(Connection* connection, const Packet* packet,
     # Find the sequence number of the first byte of a direction.
     cdef Side* side = &connection.side[source]
     if packet.flags & SYN:
-        if packet.flags & ACK:
+        if not packet.flags & ACK and connection.begun_earlier:
+            follow_late_syn(connection, packet, source)
+        if source != connection.client:
             connection.answer = packet.sequence + 1
+        if not side.has_syn:
+            side.has_syn = True
+            side.syn_sequence = packet.sequence
         if side.is_started and not side.is_assumed:
             return
-        side.next_sequence = packet.sequence + 1
-        side.is_assumed = False
-        if packet.flags & ACK:
+        # What was seen of this side before the SYN is of an earlier connection.
+        restart_side(side, packet.sequence + 1)
+        if source != connection.client:
             connection.is_acknowledging = connection.syn_time != 0
+        if packet.flags & ACK:
             connection.state = OPEN             # an earlier try may have been refused
     elif not side.is_started:
-        side.next_sequence = packet.sequence
-        side.is_assumed = packet.payload_length == 0
+        start_side(side, packet, connection.side[1 - source].has_syn)
     elif side.is_assumed:
         side.is_assumed = packet.payload_length == 0
         if packet.sequence == side.next_sequence + 1:
@@ -316,6 +377,13 @@ cdef inline void begin_side(Connection* connection, const Packet* packet,
             side.acknowledged -= side.acknowledged > 0
             side.sent -= side.sent > 0
     side.is_started = True
+
+
+cdef inline void restart_side(Side* side, uint32_t sequence) noexcept nogil:
+    # A direction without bytes starts at a sequence number.
+    side.next_sequence = sequence
+    side.is_assumed = side.lacks_start = side.has_fin = side.is_closed = False
+    side.acknowledged = side.sent = 0
 
 
 cdef inline void follow_flags(Connection* connection, const Packet* packet,
@@ -333,9 +401,12 @@ cdef inline void follow_flags(Connection* connection, const Packet* packet,
             if (packet.acknowledgment == connection.answer and other.position == 0
                     and other.held == NONE):
                 # The server may answer again, with another number. The client has this answer.
-                other.next_sequence = connection.answer
+                if other.next_sequence != connection.answer:
+                    restart_side(other, connection.answer)
         if other.is_started:
             follow_ack(side, other, packet)
+        elif side.has_syn and not other.is_stated and not packet.flags & RST:
+            state_start(side, other, packet)
     if packet.flags & RST:
         connection.state = RESET
 

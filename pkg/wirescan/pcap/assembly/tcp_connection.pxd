@@ -74,6 +74,11 @@ cdef struct Side:
     int64_t expired_of_all      # last packet before which the other connections did
     bint is_started             # next_sequence is known
     bint is_assumed             # it is that of an empty packet, which may be a keep-alive
+    bint has_syn                # the capture has the SYN of this side
+    bint is_stated              # the first ACK of the other side was seen, before this side started
+    bint lacks_start            # the other side's SYN was seen, but not where these bytes begin
+    uint32_t syn_sequence       # of the SYN of this side
+    uint32_t stated_sequence    # of the next byte, as the first ACK of the other side states it
     bint is_closed              # FIN was seen, and all bytes before it came or are acknowledged
     bint has_fin
     bint is_touched             # it is in the list of directions with new bytes
@@ -98,7 +103,6 @@ cdef struct Connection:
     int64_t seen_packet         # number of the last packet
     int32_t older               # neighbours in the list of connections by their last packets
     int32_t younger
-    uint32_t syn_sequence
     uint32_t answer             # sequence number after the last SYN of the server
     uint8_t client              # the side that is the client, 0 or 1
     uint8_t state
@@ -106,6 +110,6 @@ cdef struct Connection:
     uint8_t deciding_packets    # with bytes that do not say who is the client
     bint is_role_open           # the next packets may say so
     bint is_findable            # it is in the hash table
-    bint begun_earlier          # the capture has no SYN
+    bint begun_earlier          # the capture has no SYN of the client
     bint is_acknowledging       # the handshake waits for the client's ACK
     Side side[2]
