@@ -101,10 +101,11 @@ def packets(
     capture, and nothing is wrong with the packets.
 
     Columns: `kind` is a `PacketKind`, the innermost layer that is read. Link layers are those of
-    `LinkType`; Ethernet and Linux cooked may have VLAN tags.
-    Places: source_address, destination_address, payload. The payload is what follows the innermost header. It has `payload_length` bytes on the wire, and
-    fewer were captured if the snap length cut the packet. That is no fault. An IP fragment is not
-    read further: its kind is FRAGMENT. `flows` puts fragments together.
+    `LinkType`; Ethernet and Linux cooked may have VLAN tags. Places: source_address,
+    destination_address, payload. The payload is what follows the innermost header. It has
+    `payload_length` bytes on the wire, and fewer were captured if the snap length cut the packet.
+    That is no fault. An IP fragment is not read further: its kind is FRAGMENT. `flows` puts
+    fragments together.
 
     Faults: TRUNCATED, a header does not fit the packet. BAD_FIELD, an impossible version or size of
     a header. BAD_CHECKSUM, with `verify_checksums`. A bad block of a packet is one bad row.
