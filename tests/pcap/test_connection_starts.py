@@ -81,6 +81,18 @@ def test_the_first_packets_of_a_server_may_be_swapped_without_its_answer():
     assert list_streams(capture, 1) == [(0, 0, b"12345world")]
 
 
+def test_the_answer_of_the_server_may_come_after_other_packets():
+    """The first ACK is of bytes that are lost. The answer says that they are."""
+    capture, connection = start(SYN)
+    lose(connection, 1, b"lost")
+    capture.add(connection, 0, ACK)
+    capture.add(connection, 1, ACK)
+    add_handshake(capture, connection, SYN | ACK)
+    capture.send(connection, 1, b"hello")
+    assert list_streams(capture, 1) == [(0, 4, b""), (4, 0, b"hello")]
+    assert list_flows(capture)["is_begun_earlier"].tolist() == [0]
+
+
 @pytest.mark.parametrize("is_first", [True, False])
 def test_a_keep_alive_starts_no_side_one_byte_too_early(is_first):
     capture, connection = start(SYN, ACK)

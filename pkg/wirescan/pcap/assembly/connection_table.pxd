@@ -298,11 +298,12 @@ cdef inline bint begins_again(const Connection* connection, const Packet* packet
 
 cdef inline bint has_bytes(const Connection* connection) noexcept nogil:
     # Return whether bytes of either side came.
-    cdef int source
-    for source in range(2):
-        if connection.side[source].position > 0 or connection.side[source].held != NONE:
-            return True
-    return False
+    return has_side_bytes(&connection.side[0]) or has_side_bytes(&connection.side[1])
+
+
+cdef inline bint has_side_bytes(const Side* side) noexcept nogil:
+    # Return whether bytes of a side came.
+    return side.position > 0 or side.held != NONE
 
 
 cdef inline void follow_late_syn(Connection* connection, const Packet* packet,
@@ -355,11 +356,10 @@ cdef inline void begin_side(Connection* connection, const Packet* packet,
             follow_late_syn(connection, packet, source)
         if source != connection.client:
             connection.answer = packet.sequence + 1
-        if not side.has_syn:
-            side.has_syn = True
-            side.syn_sequence = packet.sequence
-        if side.is_started and not side.is_assumed:
+        if side.is_started and not side.is_assumed and (side.has_syn or has_side_bytes(side)):
             return
+        side.has_syn = True
+        side.syn_sequence = packet.sequence
         # What was seen of this side before the SYN is of an earlier connection.
         restart_side(side, packet.sequence + 1)
         if source != connection.client:
@@ -398,8 +398,7 @@ cdef inline void follow_flags(Connection* connection, const Packet* packet,
                 packet.flags & SYN):
             connection.is_acknowledging = False
             connection.handshake = packet.time - connection.syn_time
-            if (packet.acknowledgment == connection.answer and other.position == 0
-                    and other.held == NONE):
+            if packet.acknowledgment == connection.answer and not has_side_bytes(other):
                 # The server may answer again, with another number. The client has this answer.
                 if other.next_sequence != connection.answer:
                     restart_side(other, connection.answer)
