@@ -36,6 +36,7 @@ REPEATS = (
     "zero_window_probe",
 )
 LOST_SEGMENT = "tcp.analysis.lost_segment"
+ACK_LOST_SEGMENT = "tcp.analysis.ack_lost_segment"
 FIELDS = (
     "frame.time_epoch",
     "frame.len",
@@ -64,6 +65,7 @@ FIELDS = (
     "udp.dstport",
     "udp.length",
     LOST_SEGMENT,
+    ACK_LOST_SEGMENT,
     *(f"tcp.analysis.{name}" for name in REPEATS),
 )
 KINDS = ("packets", "streams", "repeats")
@@ -76,7 +78,8 @@ BILLION = 10**9
 LATEST = 1 << 63  # ns
 FLAGS = 0x1FF  # of tcp.flags; the others are reserved bits
 UDP_HEADER = 8
-SYN = 2
+FIN, SYN, RST, ACK = 1, 2, 4, 16
+LARGEST_WINDOW = 1 << 30
 HALF = 1 << 31  # of all sequence numbers
 GAP = re.compile(rb"\[\d+ bytes missing in capture file\]\0")
 
@@ -330,23 +333,66 @@ class Direct:
 
     segments: (first, stop) of those with bytes, counted from the first sequence number.
     is_flagged: whether each of them has a finding of REPEATS.
+    lost_segments: packets with a finding of lost bytes of this direction.
+    fin: the position of the FIN, or None. acks: the acknowledged sequence numbers.
+    has_syn: whether it has a SYN. stated: the first ACK of the other direction after its SYN.
     """
 
     base: int | None = None
     segments: list[tuple[int, int]] = field(default_factory=list)
     is_flagged: list[bool] = field(default_factory=list)
     lost_segments: int = 0
+    fin: int | None = None
+    acks: list[int] = field(default_factory=list)
+    has_syn: bool = False
+    stated: int | None = None
 
     def add(self, row: Row) -> None:
-        sequence = int(row["tcp.seq_raw"]) + (int(row["tcp.flags"], 16) & SYN == SYN)
+        is_syn = int(row["tcp.flags"], 16) & SYN == SYN
+        sequence = int(row["tcp.seq_raw"]) + is_syn
+        self.has_syn |= is_syn
         self.lost_segments += bool(row[LOST_SEGMENT])
         if self.base is None:
             self.base = sequence
-        first = (sequence - self.base + HALF) % (2 * HALF) - HALF
+            if self.stated is not None and not is_syn:
+                self.base = self.stated
+                if not -1 <= self.locate(sequence) < LARGEST_WINDOW:
+                    self.base = sequence
+        first = self.locate(sequence)
         size = int(row["tcp.len"] or 0)
+        if int(row["tcp.flags"], 16) & FIN and self.fin is None:
+            self.fin = first + size
         if size:
             self.segments.append((first, first + size))
             self.is_flagged.append(any(row[f"tcp.analysis.{name}"] for name in REPEATS))
+
+    def locate(self, sequence: int) -> int:
+        """Return the position of a sequence number in this direction."""
+        assert self.base is not None
+        return (sequence - self.base + HALF) % (2 * HALF) - HALF
+
+    def add_ack(self, row: Row, other: "Direct") -> None:
+        """Add a packet of the other direction."""
+        self.lost_segments += bool(row[ACK_LOST_SEGMENT])
+        flags = int(row["tcp.flags"], 16)
+        if flags & ACK:
+            number = int(row["tcp.ack_raw"])
+            self.acks.append(number)
+            if self.stated is None and other.has_syn and not flags & RST:
+                self.stated = number
+
+    def find_end(self) -> int:
+        """Return how many bytes were sent at least, as segments, FIN and ACKs show.
+
+        A single number behind the segments is that of a FIN.
+        """
+        stop = max((stop for _, stop in self.segments), default=0)
+        if self.base is None or not self.acks and self.fin is None:
+            return stop
+        if self.fin is not None:
+            return max(stop, self.fin)
+        acknowledged = max(self.locate(number) for number in self.acks)
+        return acknowledged if stop + 1 < acknowledged < LARGEST_WINDOW else stop
 
 
 def count_segments(direct: Direct) -> tuple[Counts, list[bool]]:
@@ -354,7 +400,7 @@ def count_segments(direct: Direct) -> tuple[Counts, list[bool]]:
 
     Bytes before the first packet of the capture are not new.
     """
-    seen = bytearray(max((stop for _, stop in direct.segments), default=0))
+    seen = bytearray(direct.find_end())
     is_new, repeated = [], 0
     for first, stop in direct.segments:
         known = max(0, min(stop, 0) - first) + seen[max(first, 0) : max(stop, 0)].count(1)
@@ -383,8 +429,8 @@ def compare_repeats(data: bytes, rows: Sequence[Row]) -> list[str]:
 
     - Each packet that wirescan counts as a retransmission has a finding of REPEATS.
     - A packet with such a finding that is not counted has a new byte.
-    - Repeated and lost bytes are those of the segments: see `agree`. Lost bytes have a
-      LOST_SEGMENT.
+    - Repeated and lost bytes are those of the segments, ACKs and FINs: see `agree`. Lost bytes
+      have a LOST_SEGMENT, or an ACK_LOST_SEGMENT of the other direction.
     """
     tables = read_tables(data)
     flows = match_flows(tables, rows)
@@ -398,7 +444,10 @@ def compare_repeats(data: bytes, rows: Sequence[Row]) -> list[str]:
         if stream in flows and stream not in cut:
             source = row["ip.src"] or row["ipv6.src"], int(row["tcp.srcport"])
             is_client = source == clients[stream]
-            sides[stream, Direction.TO_SERVER if is_client else Direction.TO_CLIENT].add(row)
+            directions = [Direction.TO_SERVER, Direction.TO_CLIENT]
+            own, other = directions if is_client else reversed(directions)
+            sides[stream, own].add(row)
+            sides[stream, other].add_ack(row, sides[stream, own])
     lines = []
     for (stream, kind), side in sides.items():
         name, flow = kind.name.lower(), flows[stream]
