@@ -10,7 +10,7 @@ from tests.laws.packages import PACKAGES
 from tests.reference import pcap as reference
 from tests.strategies.pcap import EPOCH, make_ethernet, make_ipv4, make_tcp
 from tests.support import many_streams
-from wirescan import Fault, pcap
+from wirescan import Fault, Limits, pcap
 from wirescan.testing import laws
 
 PACKAGE = PACKAGES["pcap"]
@@ -164,7 +164,7 @@ def test_records_may_have_more_bytes_than_the_wire(big_endian):
     assert len(blocks) == 42
     assert blocks["data_size"][1:21].tolist() == [len(data) for _, data in packets]
     laws.chunks_change_nothing(PACKAGE, raw, [100, 117, 700])
-    stream = wirescan.stream("pcap.blocks", limits=wirescan.Limits(frame=2000))
+    stream = wirescan.stream("pcap.blocks", limits=Limits(frame=2000))
     sizes = []
     for at in range(0, len(raw), 7):
         sizes += stream.feed(raw[at : at + 7])["size"].tolist()
@@ -197,3 +197,12 @@ def test_chunks_of_damaged_records_change_nothing(bit):
     for cut in range(starts[DAMAGED - 1], starts[DAMAGED + 3]):
         laws.streams_lose_nothing(PACKAGE, damaged, [cut])
         laws.chunks_change_nothing(PACKAGE, damaged, [cut])
+
+
+def test_a_chunk_that_ends_after_two_records_proves_nothing():
+    packets = make_packets(12, sizes=(30,))
+    starts = find_starts(packets)
+    raw = flip(pcap.encode_pcap(packets), starts[3] + CAPTURED, 20, big_endian=False)
+    limits = Limits(frame=150)  # so the search sees two records
+    for cut in range(starts[3], starts[9]):
+        laws.chunks_change_nothing(PACKAGE, raw, [starts[4], cut], [starts[5], cut], limits=limits)

@@ -2,8 +2,8 @@
 from libc.stdlib cimport realloc
 from libc.string cimport memset
 from wirescan.core cimport (
-    BAD_FIELD, BAD_LENGTH, Context, Fault, NOT_A_FRAME, OK, Reader, SHORT, SearchBudget, TRUNCATED,
-    UNDECIDED, be16, be32, int32_t, int64_t, le16, le32, left, prefetch, rarely,
+    BAD_FIELD, BAD_LENGTH, Context, Fault, LIKELY, NOT_A_FRAME, OK, Reader, SHORT, SearchBudget,
+    TRUNCATED, UNDECIDED, be16, be32, int32_t, int64_t, le16, le32, left, prefetch, rarely,
     uint16_t, uint32_t, uint64_t, uint8_t)
 from wirescan.pcap.rows cimport (
     Block, CUSTOM, FILE, INTERFACE, NAMES, OTHER_BLOCK, PACKET, SECRETS, SECTION, STATISTICS)
@@ -528,7 +528,7 @@ cdef inline size_t probe_block(const uint8_t* at, const uint8_t* end,
     return 0 if get32(capture, at + size - 4) == size else 1
 
 
-cdef inline size_t probe_records(const uint8_t* at, const uint8_t* end,
+cdef inline size_t probe_records(const uint8_t* at, const uint8_t* end, bint deep,
                                  const Capture* capture) noexcept nogil:
     # Return 0 where some plausible records follow each other, and UNDECIDED where the bytes end.
     cdef const uint8_t* before = NULL
@@ -552,7 +552,7 @@ cdef inline size_t probe_records(const uint8_t* at, const uint8_t* end,
             return UNDECIDED
         at += RECORD_HEADER + size
         if at == end and i:
-            return 0
+            return LIKELY if deep else UNDECIDED    # other bytes may follow
     return 0
 
 
@@ -566,5 +566,5 @@ cdef inline size_t probe_any_block(const uint8_t* at, const uint8_t* end, bint d
         if end - at >= 8 and find_byte_order(at, &is_big, &units):
             return 0 if end - at >= FILE_HEADER else UNDECIDED
         if capture.kind == PCAP:
-            return probe_records(at, end, capture)
+            return probe_records(at, end, deep, capture)
     return probe_block(at, end, capture)
