@@ -110,7 +110,7 @@ def read_counted(path, format, columns, errors, *, as_columns, chunk=counted_bat
     faults_found = [piece.faults.to_pylist() for piece in pieces if piece.faults is not None]
     rows = pa.Table.from_batches(batches, layout.schema).combine_chunks()
     summary = sum((piece.summary for piece in pieces), Summary())
-    return summary, sum(advanced), rows.to_pylist(), faults_found
+    return summary, sum(advanced), rows, faults_found
 
 
 @steady
