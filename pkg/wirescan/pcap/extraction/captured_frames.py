@@ -26,7 +26,7 @@ from wirescan.pcap.flow_tables import (
 class CapturedFrames:
     """Reads the frames of a format from the blocks of a capture: a `CaptureReader`.
 
-    It holds the bytes of cut frames and of packets that came too early, and about 600 bytes for
+    It holds the bytes of cut frames and of packets that came too early, and about 650 bytes for
     each connection. `Assembler` says when a connection is released.
 
     scanner: finds the frames. captured: the format of the tables. errors, limits: as in `frames`.
