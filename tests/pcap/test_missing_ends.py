@@ -222,6 +222,11 @@ def end_with_other_connection(capture, connection):
     capture.send(other, 0, API_VERSIONS)
 
 
+def list_values(table, names):
+    """Return a tuple of the columns for each row."""
+    return list(zip(*(table[name].tolist() for name in names)))
+
+
 ENDS = [end_with_fin, end_with_frames, end_with_other_connection]
 
 
@@ -233,9 +238,8 @@ def test_a_frame_that_is_cut_at_the_end_is_short(end, piece):
     whole = list_rows(capture, "kafka.requests?capture=true")
     assert whole["fault"].tolist()[:3] == [0, Fault.SHORT, Fault.LOST]
     tables = list_pieces(capture, "kafka.requests?capture=true", piece)
-    for name in names:
-        columns = [table[name].tolist() for table in tables]
-        assert sorted(sum(columns, [])) == sorted(whole[name].tolist())
+    rows = [row for table in tables for row in list_values(table, names)]
+    assert sorted(rows) == sorted(list_values(whole, names))
 
 
 @pytest.mark.parametrize("piece", [200, 1000, 7000, 1 << 20])

@@ -143,7 +143,8 @@ cdef extern from *:
         grown = mremap(block, old_bytes, bytes, MREMAP_MAYMOVE | MREMAP_FIXED, target);
         if (grown != MAP_FAILED)
             return grown;
-        munmap(target, bytes);
+        /* A failed move may have unmapped the target, and another thread may have mapped it since.
+         * So the reservation remains: it takes addresses, but no memory. */
         return NULL;
     }
 
@@ -231,7 +232,7 @@ cdef bint grow_rows(Rows* rows, size_t capacity) noexcept nogil:
         # The caller's number is an estimate, which may be far too large.
         capacity = least
         if is_own and capacity <= rows.capacity:
-            return True
+            return True             # the block is unchanged, and has room for so many rows
     if block is NULL:
         rows.out_of_memory = True
         return False

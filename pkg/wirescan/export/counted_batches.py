@@ -135,11 +135,11 @@ def write_counted(
         if chooser is not None and chooser.is_done:
             return
         tail = len(part)
-        bad_blocks = _BadBlocks(part.path)
+        block_faults = _BlockFaults(part.path)
         for group in _read_frames(
-            layout, part, conditions, options, bad_blocks.add, needs_rows=needs_rows
+            layout, part, conditions, options, block_faults.add, needs_rows=needs_rows
         ):
-            yield from bad_blocks.take()
+            yield from block_faults.take_batches()
             yield CountedBatches(Summary(frames=group.frames), [])
             for result in group.results:
                 yield _count_result(result, layout, errors, chooser, part.path)
@@ -148,11 +148,11 @@ def write_counted(
             tail = tail - group.bytes if group.tail is None else group.tail
             if chooser is not None and chooser.is_done:
                 break
-        yield from bad_blocks.take()
+        yield from block_faults.take_batches()
         yield CountedBatches(Summary(files=int(part.start == 0), bytes=len(part), tail=tail), [])
 
 
-class _BadBlocks:
+class _BlockFaults:
     """The bad blocks of a capture, which are in no frame. path: the path of the file."""
 
     def __init__(self, path: str):
@@ -164,7 +164,7 @@ class _BadBlocks:
         if blocks.bad.any():
             self._tables.append(blocks.where(blocks.bad))
 
-    def take(self) -> Iterator[CountedBatches]:
+    def take_batches(self) -> Iterator[CountedBatches]:
         """Yield the counts and the faults of the blocks so far, and forget them."""
         tables, self._tables = self._tables, []
         for blocks in tables:

@@ -24,7 +24,7 @@ cdef enum:
     LARGEST_PACKET = 1 << 18    # bytes that a packet may have, whatever the file's header says
     MOST_INTERFACES = 1 << 16
     NANOSECONDS = 1000000000
-    RECORDS_IN_A_ROW = 3        # that a probe verifies
+    RECORDS_IN_A_ROW = 3        # that a probe verifies, and after a record of a doubtful time
     FAR_RECORDS_IN_A_ROW = 8    # where their time is not near that of the last good record
     LARGEST_STEP = 7 * 86400    # seconds between records in a row that a probe accepts
 
@@ -159,6 +159,7 @@ cdef inline bint is_near(uint32_t seconds, uint32_t before) noexcept nogil:
 
 
 cdef inline bint is_near_last(uint32_t seconds, const Capture* capture) noexcept nogil:
+    # Return whether a time is near that of the last good record. Without one, it is not.
     return capture.has_seconds and is_near(seconds, capture.seconds)
 
 
@@ -192,17 +193,20 @@ cdef inline Fault verify_end(const Reader* r, const Capture* capture,
     # Verify the end of a doubtful record by the headers after it: one where its time is near that
     # of the last good record, and several elsewhere. The record is good if records may follow each
     # other there, as far as the bytes go. Where only its time is doubtful, times do not matter,
-    # because they may all be false. `bytes_follow`: see `Context`.
+    # because they may all be false.
+    #
+    # `capture.more`: bytes may come later. `bytes_follow`: bytes follow `r.end`, but the limit on a
+    # frame hides them, so to wait does not help.
     cdef const uint8_t* before = r.at
     cdef const uint8_t* next
     cdef size_t size
     cdef uint64_t units
     cdef bint is_big
     cdef bint is_usual = has_usual_fields(r.at, capture)
-    cdef int headers = RECORDS_IN_A_ROW
+    cdef int _i, headers = RECORDS_IN_A_ROW
     if is_near_last(get32(capture, r.at), capture):
         headers = 1
-    while headers:
+    for _i in range(headers):
         size = RECORD_HEADER + get32(capture, before + 8)
         if <size_t>(r.end - before) < size + RECORD_HEADER:
             return SHORT if capture.more and not bytes_follow else OK
@@ -213,7 +217,6 @@ cdef inline Fault verify_end(const Reader* r, const Capture* capture,
                 or (is_usual and has_usual_fields(next, capture))):
             return BAD_FIELD
         before = next
-        headers -= 1
     return OK
 
 
@@ -530,7 +533,8 @@ cdef inline size_t probe_block(const uint8_t* at, const uint8_t* end,
 
 cdef inline size_t probe_records(const uint8_t* at, const uint8_t* end, bint deep,
                                  const Capture* capture) noexcept nogil:
-    # Return 0 where some plausible records follow each other, and UNDECIDED where the bytes end.
+    # Return 0 where some plausible records follow each other, and UNDECIDED where the bytes end
+    # before. LIKELY: they end exactly after two records or more, and the search is `deep`.
     cdef const uint8_t* before = NULL
     cdef uint32_t size
     cdef int i

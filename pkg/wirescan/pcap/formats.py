@@ -136,9 +136,10 @@ def flows(
     packets: a table of pcap.packets, in the order of the capture. errors, limits: as in `packets`.
     check is accepted for consistency and ignored.
 
-    The client is who sent the first SYN. If the capture has none (`is_begun_earlier`), the server's
-    answer to a SYN, the usual ports of servers, the first bytes, and then the higher port say who
-    it is: see docs/captures.md. The same endpoints may have several connections, one after another.
+    The client is the side that sent the first SYN without ACK. If the capture lacks it
+    (`is_begun_earlier`), these say which one it is: the server's answer to a SYN, the usual ports
+    of servers, the first bytes, and then the higher port. See docs/captures.md. The same endpoints
+    may have several connections, one after another.
 
     Bytes are lost (`lost_to_server`, `lost_to_client`) if later bytes, an ACK or a FIN show them,
     and the capture does not have them. `is_begun_earlier` is also 1 if only one side's SYN was

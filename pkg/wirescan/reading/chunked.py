@@ -197,12 +197,27 @@ def scan_outermost(
                 # Here and not where bytes are read ahead: the same for any number of threads.
                 allowance.count_read(part.new_bytes)
                 allowance.spend_frames(part.outermost)
+            if reader is not None and inspect_blocks is not None:
+                inspect_blocks(part.outermost)
             if part.error is not None:
                 raise part.error
-        if reader is not None and inspect_blocks is not None:
-            inspect_blocks(part.outermost)
         if len(part.frames):
             yield part.frames
+    yield from _end_stream(stream, reader, inspect_blocks, source, allow_cut=allow_cut)
+
+
+def _end_stream(
+    stream: Stream,
+    reader: CaptureReader | None,
+    inspect_blocks: Callable[[FrameTable], None] | None,
+    source: str | None,
+    *,
+    allow_cut: bool,
+) -> Iterator[FrameTable]:
+    """Yield the frames that the end of a stream completes, and a table that says why it stopped.
+
+    The arguments and the errors are those of `scan_outermost`.
+    """
     table, error = stream.feed_to_fault(None, tail=allow_cut)
     if reader is not None:
         if inspect_blocks is not None:

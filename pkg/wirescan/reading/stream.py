@@ -135,7 +135,7 @@ class Stream:
 
         Args:
             chunk: as in `feed`. None ends the stream.
-            tail: as in `close`.
+            tail: as in `close`. Only used if `chunk` is None.
 
         Raises:
             ValueError: as `feed`.

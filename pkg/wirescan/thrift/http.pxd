@@ -72,6 +72,7 @@ cdef inline bint has_name(const uint8_t* at, const uint8_t* end, const char* nam
 
 cdef inline bint is_word(const uint8_t* at, const uint8_t* end, const char* word,
                          size_t size) noexcept nogil:
+    # Return whether the bytes are a word, in any case of letters.
     return <size_t>(end - at) == size and strncasecmp(<const char*>at, word, size) == 0
 
 
@@ -98,6 +99,7 @@ cdef inline Coding read_codings(const uint8_t* at, const uint8_t* end, Coding la
 
 
 cdef inline bint is_without_body(int32_t status) noexcept nogil:
+    # Return whether a response with this status has no body: RFC 9112, section 6.3.
     return 100 <= status < 200 or status == 204 or status == 304
 
 

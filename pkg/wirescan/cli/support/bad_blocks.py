@@ -26,8 +26,9 @@ class BadBlocks:
         for number, count in Counter(blocks["fault"][blocks.bad].tolist()).items():
             self._faults[number, blocks.describe_fault(number)] += count
 
-    def report(self) -> None:
-        """Print the faults to standard error."""
+    def report(self, *, dropped: bool = False) -> None:
+        """Print the faults to standard error. dropped: the mode drops bad blocks."""
+        suffix = " (dropped)" if dropped else ""
         for (_, fault), count in sorted(self._faults.items()):
-            blocks = format_count(count, "bad block")
-            print_message(f"wirescan: {blocks} of the capture: {fault.name}, {fault.meaning}")
+            blocks = f"{format_count(count, 'bad block')} of the capture{suffix}"
+            print_message(f"wirescan: {blocks}: {fault.name}, {fault.meaning}")

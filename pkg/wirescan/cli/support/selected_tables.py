@@ -117,7 +117,7 @@ class SelectedTables:
                 f"wirescan: no {self._format.name} in the captures: `wirescan detect` lists their "
                 "connections"
             )
-        self._bad_blocks.report()
+        self._bad_blocks.report(dropped=self._errors == "skip")
         for (_, fault), count in sorted(self._faults.items()):
             dropped = " (dropped)" if self._errors == "skip" else ""
             frames = format_count(count, "bad frame")

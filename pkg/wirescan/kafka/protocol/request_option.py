@@ -128,11 +128,12 @@ def load_requests(path: str) -> RequestIds:
     Raises OSError, and ValueError for a file that is not one connection's requests.
     """
     status = os.stat(path)
-    return _read_requests(path, status.st_mtime_ns, status.st_size)
+    return _read_requests(path, status.st_ino, status.st_mtime_ns, status.st_size)
 
 
 @lru_cache(maxsize=4)
-def _read_requests(path: str, *_status: int) -> RequestIds:
+def _read_requests(path: str, *status: int) -> RequestIds:
+    """Return the requests of a file. status: makes the cache notice that the file has changed."""
     data = Path(path).read_bytes()
     rows, _, _, _ = scan_requests(data, check=True, resync=True, limits=Limits())
     if len(data) and not (rows["fault"] == 0).any():

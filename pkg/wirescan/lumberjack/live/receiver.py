@@ -327,8 +327,8 @@ class Receiver:
     def _open_frames(self, frames: FrameTable) -> tuple[FrameTable, FrameTable]:
         """Return the result of `plain` for the frames, and the events in it.
 
-        Raises FrameError for the first frame that this receiver refuses, and where limits are
-        exceeded.
+        Raises FrameError for the first fault: that of a refused frame or, if strict, that of a
+        window before it. Also raises it where limits are exceeded.
         """
         flat = frames
         if (frames["kind"] == Kind.COMPRESSED).any():

@@ -12,8 +12,8 @@ together, `connection_table.pxd` finds connections, and `byte_nodes.pxd` puts by
 
 Bytes are lost if the receiver acknowledged bytes after them, and they do not come within 64 packets
 of the connection and one second: captures may have packets in another order than the receiver. Then
-the held bytes become ready, and the positions in the list have a gap. So it is with bytes at the
-end of a side, if its own later packets show that it sent them. What an ACK, a FIN or held bytes
+the held bytes become ready, and the positions in the list have a gap. The same rule applies
+to bytes at the end of a side, if packets of this side show that it sent them. What an ACK, a FIN or held bytes
 show and is still missing when the connection or the capture ends is lost too. All work is linear.
 
 Format: RFC 9293. Which bytes win where segments overlap differs between receivers, so it is an
@@ -43,13 +43,14 @@ from wirescan.pcap.assembly.connection_ages cimport (
     find_longest_idle, find_old, has_ended, join_list, leave_list, refresh)
 from wirescan.pcap.assembly.connection_table cimport (
     ConnectionTable, Endpoints, add_connection, begins_again, create_table, find_connection,
-    follow_end, follow_flags, free_connection, free_table, hide_connection, prefetch_connection,
-    read_endpoints)
+    follow_end, follow_flags, free_connection, free_table, hide_connection, measure_distance,
+    prefetch_connection, read_endpoints)
 from wirescan.pcap.assembly.fragments cimport (
     Datagram, ENDS, FragmentTable, add_fragment, create_fragments, drop_fragments, free_fragments,
     take_datagram)
 from wirescan.pcap.assembly.missing_bytes cimport (
-    Progress, begin_missing, expire, find_certain_end, lets_all_wait, lets_side_wait)
+    Progress, begin_missing, expire, find_final_end, find_shown_end, lets_all_wait,
+    lets_side_wait)
 from wirescan.pcap.assembly.number_list cimport Direction, NumberList, compare_numbers, push
 from wirescan.pcap.packet cimport read_datagram
 from wirescan.pcap.assembly.roles cimport Roles, begin_roles, fill_roles, follow_roles
@@ -460,7 +461,7 @@ cdef class Assembler:
         for source in range(2):
             side = &connection.side[source]
             give_up_missing(&self.nodes, side, <uint64_t>-1)
-            give_up_tail(side, find_certain_end(side, True))
+            give_up_tail(side, find_final_end(side))
             side.is_missing = False
             if ends_with_gap(&self.nodes, side):
                 append_end_mark(&self.nodes, side, &end_mark, connection.time_end,
@@ -575,6 +576,7 @@ cdef class Assembler:
         cdef uint64_t expected = side.given
         cdef int64_t run_end = 0
         cdef const Node* node
+        cdef bint is_mark
         cdef Stream* row = NULL
         run.node = side.ready
         while run.node != NONE:
@@ -586,7 +588,8 @@ cdef class Assembler:
                 row.head.fault = LOST
                 row.lost = <int64_t>(node.position - expected)
                 row = NULL
-            if row is NULL and not is_end_mark(side, node):
+            is_mark = is_end_mark(side, node)
+            if row is NULL and not is_mark:
                 row = self.begin_stream(rows, place, kind, flow, run, node.position, node.time)
                 if row is NULL:
                     return False
@@ -594,7 +597,7 @@ cdef class Assembler:
                 if not self.begin_run(run):
                     return False
                 run_end = run.at + RUN_BYTES
-            if not is_end_mark(side, node):
+            if not is_mark:
                 if node.size > MOST_STREAM_BYTES - row.head.size:
                     rows.bad += 1
                     return True
@@ -760,7 +763,7 @@ cdef class Assembler:
         # Add the new bytes of a packet to its direction.
         cdef Side* side = &self.connections.at[place].side[source]
         cdef uint32_t sequence = packet.sequence + (1 if packet.flags & SYN else 0)
-        cdef int64_t away = <int32_t>(sequence - side.next_sequence)
+        cdef int64_t away = measure_distance(side, sequence)
         cdef int64_t position = <int64_t>side.position + away
         cdef int64_t size = packet.payload_size
         cdef const uint8_t* data = start + packet.payload_at
@@ -782,8 +785,8 @@ cdef class Assembler:
                     size -= side.position - position
                     position = side.position
                 if position == <int64_t>side.position and side.held == NONE:
-                    append(&self.nodes, side, make_node(&self.nodes, packet, self.packets, data,
-                                                        position, <uint32_t>size))
+                    append(&self.nodes, side, make_node(&self.nodes, packet.time, self.packets,
+                                                        data, position, <uint32_t>size))
                     self.touch(place, source)
                 elif self.nodes.steps <= self.nodes.allowed_steps:
                     if hold(&self.nodes, side, packet, self.packets, data, position, size) == 0:
@@ -802,14 +805,16 @@ cdef class Assembler:
         # Give up missing bytes that the receiver has for some packets, or for some time.
         cdef Side* side
         cdef int source
-        cdef uint64_t stop
+        cdef bint is_waiting
+        cdef uint64_t stop = 0
         for source in range(2):
             side = &self.connections.at[place].side[source]
             if side.held == NONE:
-                stop = find_certain_end(side, False)
+                stop = find_shown_end(side)
+                is_waiting = stop > side.position
             else:
-                stop = self.nodes.at[side.held].position
-            if stop == side.position or side.held != NONE and stop >= side.acknowledged:
+                is_waiting = self.nodes.at[side.held].position < side.acknowledged
+            if not is_waiting:
                 side.waited = 0
                 continue
             if side.waited == 0:

@@ -62,10 +62,10 @@ cdef inline void prefetch_node(const NodeArena* nodes, int32_t i) noexcept nogil
     prefetch(<const uint8_t*>&nodes.at[i] + CACHE_LINE)
 
 
-cdef inline int32_t make_node(NodeArena* nodes, const Packet* packet, int64_t number,
+cdef inline int32_t make_node(NodeArena* nodes, int64_t time, int64_t number,
                               const uint8_t* data, uint64_t position,
                               uint32_t size) noexcept nogil:
-    # Return the number of a new node; NONE for no memory. number: that of the packet.
+    # Return the number of a new node; NONE for no memory. time, number: those of the packet.
     cdef int32_t i = nodes.free_node
     cdef void* memory
     cdef int64_t capacity
@@ -85,10 +85,20 @@ cdef inline int32_t make_node(NodeArena* nodes, const Packet* packet, int64_t nu
             nodes.capacity = <int32_t>capacity
         i = nodes.count
         nodes.count += 1
-    nodes.at[i] = Node(data, NULL, position, packet.time, number, 0, 0, 0, size, NONE)
+    nodes.at[i] = Node(data, NULL, position, time, number, 0, 0, 0, size, NONE)
     if not push(&nodes.borrowed, i):
         nodes.out_of_memory = True
     return i
+
+
+cdef inline void link_ready(NodeArena* nodes, Side* side, int32_t i) noexcept nogil:
+    # Append a node to the list `ready`.
+    if side.ready == NONE:
+        side.ready = i
+    else:
+        nodes.at[side.ready_last].next = i
+    side.ready_last = i
+    side.ready_bytes += nodes.at[i].size
 
 
 cdef inline void append(NodeArena* nodes, Side* side, int32_t i) noexcept nogil:
@@ -101,14 +111,9 @@ cdef inline void append(NodeArena* nodes, Side* side, int32_t i) noexcept nogil:
     node.ready = nodes.packet
     node.order = node.packet if node.packet > side.expired else nodes.packet
     node.order_of_all = node.packet if node.packet > side.expired_of_all else nodes.packet
-    if side.ready == NONE:
-        side.ready = i
-    else:
-        nodes.at[side.ready_last].next = i
-    side.ready_last = i
+    link_ready(nodes, side, i)
     side.next_sequence += <uint32_t>(node.position + node.size - side.position)
     side.position = node.position + node.size
-    side.ready_bytes += node.size
 
 
 cdef inline uint64_t hold(NodeArena* nodes, Side* side, const Packet* packet, int64_t number,
@@ -142,7 +147,7 @@ cdef inline uint64_t hold(NodeArena* nodes, Side* side, const Packet* packet, in
             data += end - position
             position = end
             continue
-        new = make_node(nodes, packet, number, data, position, <uint32_t>(end - position))
+        new = make_node(nodes, packet.time, number, data, position, <uint32_t>(end - position))
         if new == NONE:
             return added
         insert(nodes, side, before, new)
@@ -226,7 +231,8 @@ cdef inline bint ends_with_gap(const NodeArena* nodes, const Side* side) noexcep
 
 
 cdef inline bint is_end_mark(const Side* side, const Node* node) noexcept nogil:
-    # Return whether a ready node is that of `append_end_mark`.
+    # Return whether a ready node is that of `append_end_mark`. Other ready nodes end at
+    # `side.position` or before it, so only the mark begins there.
     return node.position == side.position
 
 
@@ -234,21 +240,13 @@ cdef inline void append_end_mark(NodeArena* nodes, Side* side, const uint8_t* da
                                  int64_t number) noexcept nogil:
     # Append a node of one byte, which is in no row. The row of the lost bytes before it has its
     # place among the bytes of the streams, and so its time and the number of its packet.
-    cdef Packet packet
     cdef Node* node
-    cdef int32_t i
-    packet.time = time
-    i = make_node(nodes, &packet, number, data, side.position, 1)
+    cdef int32_t i = make_node(nodes, time, number, data, side.position, 1)
     if i == NONE:
         return
     node = &nodes.at[i]
     node.ready = node.order = node.order_of_all = number
-    if side.ready == NONE:
-        side.ready = i
-    else:
-        nodes.at[side.ready_last].next = i
-    side.ready_last = i
-    side.ready_bytes += 1
+    link_ready(nodes, side, i)
 
 
 cdef inline void drop(NodeArena* nodes, Side* side, uint64_t size) noexcept nogil:

@@ -51,9 +51,8 @@ cdef inline void join_list(ConnectionTable* table, int64_t place) noexcept nogil
 
 
 cdef inline bint has_ended(const Connection* connection) noexcept nogil:
-    # Return whether a connection was reset, or both sides ended.
-    return (connection.state != OPEN
-            or connection.side[0].is_closed and connection.side[1].is_closed)
+    # Return whether a connection was reset or is complete. `follow_end` is called before it.
+    return connection.state != OPEN
 
 
 cdef inline void refresh(ConnectionTable* table, int64_t place, int phase, CaptureClock* clock,

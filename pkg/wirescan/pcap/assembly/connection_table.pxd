@@ -308,8 +308,8 @@ cdef inline bint has_side_bytes(const Side* side) noexcept nogil:
 
 cdef inline void follow_late_syn(Connection* connection, const Packet* packet,
                                  int source) noexcept nogil:
-    # The SYN of the client comes after other packets. Those who read the bytes that came before it
-    # know the connection as one that began earlier.
+    # The SYN of the client comes after other packets. If bytes came before it, they may have been
+    # returned with `is_begun_earlier`, so the connection keeps it.
     if has_bytes(connection):
         return
     connection.begun_earlier = False

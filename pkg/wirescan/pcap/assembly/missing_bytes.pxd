@@ -7,8 +7,8 @@
 # whole one have the same order. `expire` is called before each packet, and `begin_missing` after
 # it.
 #
-# Nothing may follow the bytes that are missing at the end of a side. `find_certain_end` says up to
-# where it certainly sent bytes:
+# Nothing may follow the bytes that are missing at the end of a side. `find_shown_end` and
+# `find_final_end` say up to where it certainly sent bytes:
 #
 #     when                          the bytes are certain
 #     the connection goes on        up to an acknowledged position that the sender's packets reached
@@ -58,18 +58,24 @@ cdef inline void expire(const Progress* progress, Connection* connection,
             side.expired_of_all = progress.packet - 1
 
 
-cdef inline uint64_t find_certain_end(const Side* side, bint is_over) noexcept nogil:
-    # Return the stream position up to which a side without held bytes certainly sent bytes.
-    # is_over: no packet of the connection follows.
-    cdef uint64_t stop = side.acknowledged
-    if is_over and side.has_fin:
-        stop = side.fin_position
-    elif not is_over:
-        stop = min(stop, side.sent)
+cdef inline uint64_t find_shown_end(const Side* side) noexcept nogil:
+    # Return the stream position up to which a side without held bytes certainly sent bytes, while
+    # its connection goes on.
+    cdef uint64_t stop = min(side.acknowledged, side.sent)
     if side.has_fin:
         stop = min(stop, side.fin_position)
-    elif stop == side.position + 1:
-        # It is probably the FIN, which has a sequence number, and which the capture does not have.
+    return without_fin(side, stop)
+
+
+cdef inline uint64_t find_final_end(const Side* side) noexcept nogil:
+    # Return the same where no packet of the connection follows.
+    return without_fin(side, side.fin_position if side.has_fin else side.acknowledged)
+
+
+cdef inline uint64_t without_fin(const Side* side, uint64_t stop) noexcept nogil:
+    # Return the end of the bytes before a position. One missing sequence number is probably that of
+    # a FIN that the capture does not have.
+    if not side.has_fin and stop == side.position + 1:
         stop = side.position
     return max(stop, side.position)
 

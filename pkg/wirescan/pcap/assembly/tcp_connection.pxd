@@ -110,6 +110,6 @@ cdef struct Connection:
     uint8_t deciding_packets    # with bytes that do not say who is the client
     bint is_role_open           # the next packets may say so
     bint is_findable            # it is in the hash table
-    bint begun_earlier          # the capture has no SYN of the client
+    bint begun_earlier          # the capture has no SYN of the client, or has it after bytes
     bint is_acknowledging       # the handshake waits for the client's ACK
     Side side[2]
