@@ -13,7 +13,7 @@ from tests.support.simulated_capture import (
     Connection,
     SimulatedCapture,
 )
-from wirescan import Fault, kafka, pcap
+from wirescan import Fault, kafka, pcap, thrift
 from wirescan.reading.chunked import iter_tables
 
 CLIENT = (bytes([10, 0, 0, 1]), 40_000)
@@ -177,6 +177,24 @@ def test_frames_after_lost_first_bytes_are_found(packets, piece):
     names = ["fault", "correlation_id"]
     rows = [row for table in tables for row in table.rows[names].tolist()]
     assert sorted(rows) == sorted(whole.rows[names].tolist())
+
+
+@pytest.mark.parametrize("piece", [64, 200])
+def test_pieces_agree_where_the_answer_comes_after_bytes(piece):
+    # The search for frames does not believe such a name.
+    call = thrift.encode_framed(thrift.encode_message(b";a", 1, 1, b"\0"))
+    capture = SimulatedCapture()
+    connection = Connection(CLIENT, (SERVER[0], 9090))
+    add_handshake(capture, connection, SYN)
+    capture.add(connection, 1, ACK)
+    capture.send(connection, 0, bytes(call) * 4)
+    add_handshake(capture, connection, SYN | ACK)
+    data = capture.to_pcap()
+    whole = wirescan.scan(data, "thrift.frames?capture=true", errors="mark")
+    options = {"format": "thrift.frames?capture=true", "piece": piece, "errors": "mark"}
+    rows = [row for table in iter_tables(data, **options) for row in table["size"].tolist()]
+    assert rows == whole["size"].tolist()
+    assert list_flows(capture)["is_begun_earlier"].tolist() == [1]
 
 
 def make_simultaneous_open():

@@ -361,7 +361,7 @@ cdef inline void begin_side(Connection* connection, const Packet* packet,
         side.has_syn = True
         side.syn_sequence = packet.sequence
         # What was seen of this side before the SYN is of an earlier connection.
-        restart_side(side, packet.sequence + 1)
+        restart_side(connection, side, packet.sequence + 1)
         if source != connection.client:
             connection.is_acknowledging = connection.syn_time != 0
         if packet.flags & ACK:
@@ -379,10 +379,13 @@ cdef inline void begin_side(Connection* connection, const Packet* packet,
     side.is_started = True
 
 
-cdef inline void restart_side(Side* side, uint32_t sequence) noexcept nogil:
-    # A direction without bytes starts at a sequence number.
+cdef inline void restart_side(const Connection* connection, Side* side,
+                              uint32_t sequence) noexcept nogil:
+    # A direction without bytes starts at a sequence number. Bytes of the other one may have been
+    # returned with `is_begun_earlier` before: then the side keeps what says so.
     side.next_sequence = sequence
-    side.is_assumed = side.lacks_start = side.has_fin = side.is_closed = False
+    side.is_assumed = side.has_fin = side.is_closed = False
+    side.lacks_start &= has_bytes(connection)
     side.acknowledged = side.sent = 0
 
 
@@ -401,7 +404,7 @@ cdef inline void follow_flags(Connection* connection, const Packet* packet,
             if packet.acknowledgment == connection.answer and not has_side_bytes(other):
                 # The server may answer again, with another number. The client has this answer.
                 if other.next_sequence != connection.answer:
-                    restart_side(other, connection.answer)
+                    restart_side(connection, other, connection.answer)
         if other.is_started:
             follow_ack(side, other, packet)
         elif side.has_syn and not other.is_stated and not packet.flags & RST:
