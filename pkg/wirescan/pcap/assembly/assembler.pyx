@@ -12,9 +12,10 @@ together, `connection_table.pxd` finds connections, and `byte_nodes.pxd` puts by
 
 Bytes are lost if the receiver acknowledged bytes after them, and they do not come within 64 packets
 of the connection and one second: captures may have packets in another order than the receiver. Then
-the held bytes become ready, and the positions in the list have a gap. The same rule applies
-to bytes at the end of a side, if packets of this side show that it sent them. What an ACK, a FIN or held bytes
-show and is still missing when the connection or the capture ends is lost too. All work is linear.
+the held bytes become ready, and the positions in the list have a gap. The same rule applies to
+bytes at the end of a side, if packets of this side show that it sent them. What an ACK, a FIN or
+held bytes show and is still missing when the connection or the capture ends is lost too. All work
+is linear.
 
 Format: RFC 9293. Which bytes win where segments overlap differs between receivers, so it is an
 argument.
