@@ -35,11 +35,6 @@ def add_handshake(capture, connection, flags):
     capture.add(connection, int(flags == SYN | ACK), flags, position=position)
 
 
-def lose(connection, side, data):
-    """Send bytes in a packet that is not captured."""
-    connection.sent[side] += data
-
-
 def list_streams(capture, side):
     """Return (position, lost, bytes) of the rows of one side."""
     streams = wirescan.scan(capture.to_pcap(), "pcap.streams", errors="mark")
@@ -57,7 +52,7 @@ def list_flows(capture):
 
 def test_the_ack_of_the_client_says_where_the_bytes_of_the_server_begin():
     capture, connection = start(SYN, ACK)
-    lose(connection, 1, b"first")
+    connection.lose(1, b"first")
     capture.send(connection, 1, b"second")
     assert list_streams(capture, 1) == [(0, 5, b""), (5, 0, b"second")]
     (flow,) = list_flows(capture)
@@ -66,7 +61,7 @@ def test_the_ack_of_the_client_says_where_the_bytes_of_the_server_begin():
 
 def test_the_answer_of_the_server_says_where_the_bytes_of_the_client_begin():
     capture, connection = start(SYN | ACK)
-    lose(connection, 0, b"first")
+    connection.lose(0, b"first")
     capture.send(connection, 0, b"second")
     assert list_streams(capture, 0) == [(0, 5, b""), (5, 0, b"second")]
     (flow,) = list_flows(capture)
@@ -84,7 +79,7 @@ def test_the_first_packets_of_a_server_may_be_swapped_without_its_answer():
 def test_the_answer_of_the_server_may_come_after_other_packets():
     """The first ACK is of bytes that are lost. The answer says that they are."""
     capture, connection = start(SYN)
-    lose(connection, 1, b"lost")
+    connection.lose(1, b"lost")
     capture.add(connection, 0, ACK)
     capture.add(connection, 1, ACK)
     add_handshake(capture, connection, SYN | ACK)
@@ -122,7 +117,7 @@ def test_a_stated_start_beyond_the_largest_window_does_not_count():
 def test_a_side_without_a_known_start_has_begun_earlier(lost, begun_earlier):
     """An ACK after lost packets of the client may be of bytes that are lost too."""
     capture, connection = start(SYN)
-    lose(connection, 0, lost)
+    connection.lose(0, lost)
     capture.send(connection, 0, b"more")
     capture.send(connection, 1, b"answer")
     assert list_flows(capture)["is_begun_earlier"].tolist() == [begun_earlier]
@@ -167,7 +162,7 @@ def test_frames_after_lost_first_bytes_are_found(packets, piece):
     for request, response in zip(requests, responses):
         capture.send(connection, 0, bytes(request))
         lost = b"" if connection.sent[1] else bytes(response)[:7]
-        lose(connection, 1, lost)
+        connection.lose(1, lost)
         capture.send(connection, 1, bytes(response)[len(lost) :])
     capture.add(connection, 0, ACK)
     whole = wirescan.scan(capture.to_pcap(), "kafka.responses", errors="mark")

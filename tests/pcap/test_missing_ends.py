@@ -35,11 +35,6 @@ def make_conversation(data=b"hello"):
     return capture, connection
 
 
-def lose(connection, data, side=0):
-    """Send bytes in a packet that is not captured."""
-    connection.sent[side] += data
-
-
 def list_rows(capture, format, **options):
     """Return the whole table of a capture."""
     return wirescan.scan(capture.to_pcap(), format, errors="mark", **options)
@@ -66,7 +61,7 @@ def list_gaps(capture):
 
 def test_bytes_before_an_acknowledged_fin_are_lost():
     capture, connection = make_conversation()
-    lose(connection, b"bytes")
+    connection.lose(0, b"bytes")
     capture.close(connection)
     flow = read_flow(capture)
     assert (flow.bytes_to_server, flow.lost_to_server, flow.lost_to_client) == (5, 5, 0)
@@ -76,14 +71,14 @@ def test_bytes_before_an_acknowledged_fin_are_lost():
 
 def test_bytes_before_a_fin_that_nobody_acknowledged_are_lost():
     capture, connection = make_conversation()
-    lose(connection, b"bytes")
+    connection.lose(0, b"bytes")
     capture.add(connection, 0, FIN | ACK)
     assert read_flow(capture).lost_to_server == 5
 
 
 def test_acknowledged_bytes_that_are_missing_at_the_end_are_lost():
     capture, connection = make_conversation()
-    lose(connection, b"bytes")
+    connection.lose(0, b"bytes")
     capture.send(connection, 1, b"answer")
     flow = read_flow(capture)
     assert (flow.bytes_to_server, flow.lost_to_server) == (5, 5)
@@ -93,7 +88,7 @@ def test_acknowledged_bytes_that_are_missing_at_the_end_are_lost():
 
 def test_all_bytes_of_a_side_may_be_lost():
     capture, connection = make_conversation(b"")
-    lose(connection, b"question")
+    connection.lose(0, b"question")
     capture.send(connection, 1, b"answer")
     assert list_gaps(capture) == [(Fault.LOST, 0, 8, 0)]
 
@@ -163,7 +158,7 @@ def test_an_ack_alone_loses_no_byte_that_comes():
 @pytest.mark.parametrize("seconds, packets", [(2, 1), (0, 64)])
 def test_bytes_that_both_sides_have_passed_are_lost_before_the_capture_ends(seconds, packets):
     capture, connection = make_conversation()
-    lose(connection, b"bytes")
+    connection.lose(0, b"bytes")
     capture.add(connection, 0, ACK)
     capture.add(connection, 1, ACK)
     follower = PacketFollower("first")
@@ -199,7 +194,7 @@ def test_a_capture_of_one_direction_has_no_loss_that_acks_show(side):
 def make_cut_capture(end):
     """A frame is cut, and its rest and the next one are acknowledged, but not captured."""
     capture, connection = make_conversation(API_VERSIONS + API_VERSIONS[:5])
-    lose(connection, API_VERSIONS[5:] + API_VERSIONS)
+    connection.lose(0, API_VERSIONS[5:] + API_VERSIONS)
     for _ in range(200):
         capture.send(connection, 1, b"x")
         capture.add(connection, 0, ACK)
@@ -260,8 +255,8 @@ def test_pieces_have_the_gaps_of_the_whole(end, piece):
 
 def test_a_connection_with_lost_bytes_at_both_ends_is_released_a_minute_after_them():
     capture, connection = make_conversation()
-    lose(connection, b"bytes")
-    lose(connection, b"more bytes", side=1)
+    connection.lose(0, b"bytes")
+    connection.lose(1, b"more bytes")
     capture.close(connection)
     capture.add(connection, 0, ACK, position=11, acknowledged=11)
     other = Connection((CLIENT[0], 40_001), SERVER)

@@ -28,6 +28,10 @@ class Connection:
     first: tuple[int, int] = (1000, 5000)
     sent: list[bytes] = field(default_factory=lambda: [b"", b""])
 
+    def lose(self, side: int, data: bytes) -> None:
+        """Send bytes in a packet that is not captured."""
+        self.sent[side] += data
+
 
 @dataclass
 class SimulatedCapture:
