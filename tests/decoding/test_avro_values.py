@@ -13,6 +13,7 @@ import pytest
 from fastavro.utils import generate_many
 
 from tests.support.avro_bytes import array, encode, record
+from tests.support.slowness import SLOWNESS
 from wirescan.decoding.avro_schema import parse_schema
 from wirescan.decoding.avro_values import AvroDecoder
 from wirescan.decoding.notation import parse_decoder
@@ -136,9 +137,9 @@ def test_damaged_bytes_are_accepted_only_as_what_fastavro_reads(name):
 def test_hostile_bytes_are_null_with_a_reason(name):
     schema, raw = HOSTILE[name]
     good = encode(schema, make_values(schema, 1)[0])
-    start = time.perf_counter()
+    start = time.process_time()
     values, reasons = decode(schema, [good, raw, None, good])
-    assert time.perf_counter() - start < 5
+    assert time.process_time() - start < 5 * SLOWNESS
     assert [reason is None for reason in reasons] == [True, False, True, True]
     assert values[1] is None and values[2] is None
     assert values[0] == values[3] is not None

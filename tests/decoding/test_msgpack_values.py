@@ -213,9 +213,9 @@ BAD = {
 def test_bad_payloads_are_null_with_a_reason(name):
     raw, reason = BAD[name]
     good = msgpack.packb({"id": 1, "tags": ["a"]})
-    start = time.perf_counter()
+    start = time.process_time()
     values, reasons = decode(MsgpackDecoder(SCHEMA), [good, raw, None, good])
-    assert time.perf_counter() - start < 2 * SLOWNESS
+    assert time.process_time() - start < 2 * SLOWNESS
     assert reasons == [None, reason, None, None]
     assert values[1] is None and values[2] is None
     assert values[0] == values[3] == expect(good)
@@ -233,9 +233,9 @@ def test_nulls_of_wide_maps_are_bounded():
     outer = pa.struct([("wide", wide)])
     decoder = MsgpackDecoder(pa.schema([("a", pa.list_(outer))]))
     raw = b"\x81\xa1a\xdd" + struct.pack(">I", 10_000) + b"\x80" * 10_000
-    start = time.perf_counter()
+    start = time.process_time()
     values, reasons = decode(decoder, [raw] * 3)
-    assert time.perf_counter() - start < 20
+    assert time.process_time() - start < 20 * SLOWNESS
     assert values == [None] * 3
     assert reasons == ["a: it has too many values for its size"] * 3
 
@@ -253,9 +253,9 @@ def test_all_payloads_together_have_the_further_values_once():
 def test_unknown_names_of_wide_maps_cost_little():
     schema = pa.schema([(f"m{i:04}", pa.int8()) for i in range(9000)])
     raw = b"\xdf" + struct.pack(">I", 200_000) + b"\xa5n0000\1" * 200_000
-    start = time.perf_counter()
+    start = time.process_time()
     values, reasons = decode(MsgpackDecoder(schema), [raw])
-    assert time.perf_counter() - start < 5 * SLOWNESS
+    assert time.process_time() - start < 5 * SLOWNESS
     assert reasons == [None]
 
 

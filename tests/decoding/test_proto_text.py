@@ -150,11 +150,11 @@ REPEATED = [
 
 @pytest.mark.parametrize("first, part", [*(("", part) for part in REPEATED), ("import ", "'a'")])
 def test_hostile_text_has_linear_cost(first, part):
-    start = time.perf_counter()
+    start = time.process_time()
     try:
         parse_proto(first + part * ((MOST_BYTES - len(first)) // len(part)))
     except ValueError as error:
         assert len(str(error)) < 200
-    assert time.perf_counter() - start < 20 * SLOWNESS
+    assert time.process_time() - start < 20 * SLOWNESS
     with pytest.raises(ValueError, match="at most"):
         parse_proto(" " * (MOST_BYTES + 1))

@@ -8,6 +8,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
+from tests.support.slowness import SLOWNESS
 from wirescan.export import parquet_writer as sink
 from wirescan.export.parquet_writer import (
     FAULTS,
@@ -263,7 +264,7 @@ def test_many_directories_take_no_time_for_each_other(tmp_path):
         WrittenFile(f"k={number}", str(tmp_path / str(number)), 1, 5) for number in range(30_000)
     ]
     assert find_small(parts, 100) == []
-    assert time.perf_counter() - begun < 5  # comparing all with all took a minute
+    assert time.perf_counter() - begun < 5 * SLOWNESS  # comparing all with all took a minute
 
 
 def test_what_is_merged_is_all_there(tmp_path, monkeypatch):

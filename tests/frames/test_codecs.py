@@ -17,6 +17,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.support.examples import read_example_count
+from tests.support.slowness import SLOWNESS
 from wirescan.core.fault import Fault
 from wirescan.frames.arena import Arena
 from wirescan.frames.codecs import (
@@ -332,12 +333,12 @@ ROOM = "whole buffer|smaller than required|more than|the block says"
     "codec, payload", [pytest.param(c, p, id=name) for name, c, p in make_bombs()]
 )
 def test_bombs_stop_at_the_limit(codec, payload):
-    before, began = measure_peak(), time.perf_counter()
+    before, began = measure_peak(), time.process_time()
     arena = Arena(Limits(inflated=16 << 20))
     with pytest.raises(OutputTooSmallError, match=ROOM):
         arena.add(codec, payload)
     assert measure_peak() - before < 40 << 20
-    assert time.perf_counter() - began < 5
+    assert time.process_time() - began < 5 * SLOWNESS
     assert [len(buffer) for buffer in arena.buffers] == [0]
     assert arena.add("gzip", compress("gzip", b"and on it goes")) == (0, 0, 14)
 

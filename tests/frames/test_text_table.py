@@ -11,6 +11,7 @@ from click.testing import CliRunner
 
 import wirescan
 from tests.support.paths import ROOT
+from tests.support.slowness import SLOWNESS
 from wirescan import Fault, kafka
 from wirescan.cli.main import main
 from wirescan.frames import text_table
@@ -162,9 +163,9 @@ def test_only_the_shown_rows_are_read(monkeypatch):
 def test_ten_million_rows_are_shown_at_once():
     table = scan_records(RAW)
     huge = dataclasses.replace(table, rows=np.broadcast_to(table.rows[:1], 10_000_000))
-    start = time.perf_counter()
+    start = time.process_time()
     text = repr(huge)
-    assert time.perf_counter() - start < 0.1
+    assert time.process_time() - start < 0.1 * SLOWNESS
     assert text.splitlines()[-2] == "… 9,999,990 more rows"
     assert text.endswith(f", no faults in the first {COUNTED_ROWS:,}")
 
@@ -172,9 +173,9 @@ def test_ten_million_rows_are_shown_at_once():
 def test_values_beyond_a_cell_are_not_read():
     value = b"\\" * (64 << 20)
     table = scan_records(encode_batch([value]))
-    start = time.perf_counter()
+    start = time.process_time()
     assert "\\" * 31 + "…" in repr(table)
-    assert time.perf_counter() - start < 0.1
+    assert time.process_time() - start < 0.1 * SLOWNESS
 
 
 @pytest.mark.parametrize(

@@ -13,6 +13,7 @@ from tests.laws.packages import PACKAGES
 from tests.support.kafka_metadata_json import list_metadata
 from tests.support.paths import CORPUS
 from tests.support.places import decode_text
+from tests.support.slowness import SLOWNESS
 from wirescan import FrameError, kafka
 from wirescan.cli.main import main
 from wirescan.core.fault import Fault
@@ -289,7 +290,7 @@ def test_hostile_counts_cost_no_more_than_their_bytes(count):
     uuids = head + b"\1\1\1\1" + bytes(12) + count
     tags = head + b"\1\1\1\1" + bytes(12) + b"\1" + count
     values = [numbers, uuids, tags] * 20_000
-    begin = time.perf_counter()
+    begin = time.process_time()
     metadata = read_values(*values)
     partitions = kafka.body(metadata, "Partition record", errors="mark")
     assert partitions.bad.all()
@@ -297,4 +298,4 @@ def test_hostile_counts_cost_no_more_than_their_bytes(count):
     directories = partitions.open("directories")
     assert directories.bad.all()
     assert directories.rows.nbytes < 100 * sum(map(len, values))
-    assert time.perf_counter() - begin < 10
+    assert time.process_time() - begin < 10 * SLOWNESS

@@ -11,6 +11,7 @@ import pytest
 from click.testing import CliRunner
 
 from tests.support.hostile import HOSTILE, ROW_MAKERS, make_zstd_batches, measure_table
+from tests.support.slowness import SLOWNESS
 from wirescan import ExpansionError, FrameError, Limits, formats, kafka, thrift
 from wirescan.cli.main import main
 from wirescan.core.fault import Fault
@@ -63,7 +64,7 @@ def test_hostile_bytes_expand_to_little(name, size, tmp_path):
     path.write_bytes(HOSTILE[name][0](size))
     begun = time.process_time()
     rows, held, _ = read_all(str(path), name.partition(",")[0])
-    assert time.process_time() - begun < MOST_SECONDS
+    assert time.process_time() - begun < MOST_SECONDS * SLOWNESS
     assert rows <= DEFAULT // ROW_COST
     assert held <= 2 * DEFAULT + INFLATED + ROW_BYTES
 

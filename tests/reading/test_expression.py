@@ -18,6 +18,7 @@ import pytest
 
 import wirescan
 from tests.support.paths import CORPUS, ORDERS
+from tests.support.slowness import SLOWNESS
 from wirescan import Fault, FrameError, FrameTable, kafka
 from wirescan.export import parquet
 from wirescan.export.batches import iter_batches
@@ -636,9 +637,9 @@ def test_operators_that_a_column_lacks_are_refused_in_filters_too():
 def test_hostile_values_and_patterns_take_linear_time():
     values = [b"a" * 30_000 + b"b", None, b"", b"aaa"]
     table = wirescan.scan(encode_batch([{"value": value} for value in values]), RECORDS)
-    start = time.perf_counter()
+    start = time.process_time()
     selected = wirescan.where(table, 'value ~ "^(a+)+$" or value ~ "(a|a)*c$"')
-    assert time.perf_counter() - start < 5
+    assert time.process_time() - start < 5 * SLOWNESS
     assert selected["offset"].tolist() == [3]
     kept = wirescan.where(table, 'value !~ "^(a+)+$"')
     assert kept["offset"].tolist() == [0, 2]  # null passes neither

@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 
 import wirescan
 from tests.support.examples import read_example_count
+from tests.support.slowness import SLOWNESS
 from wirescan import Fault, FrameError, Limits, kafka
 from wirescan.files.incremental import FrameScanner
 from wirescan.frames.errors import MODES
@@ -498,9 +499,9 @@ def test_bytes_fed_one_by_one_cost_the_same_however_many_are_held():
 @pytest.mark.parametrize("errors", ["mark", "skip"])
 def test_long_damage_in_small_chunks_is_not_quadratic(errors):
     raw = b"\xfe" * 400_000 + BATCHES[0]
-    begun = time.perf_counter()
+    begun = time.process_time()
     tables, _ = run(pieces(raw, 64), "kafka.batches", errors=errors)
-    assert time.perf_counter() - begun < 30
+    assert time.process_time() - begun < 30 * SLOWNESS
     assert sum(int((~table.bad).sum()) for table in tables) == 1
 
 

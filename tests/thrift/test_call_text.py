@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 import wirescan
+from tests.support.slowness import SLOWNESS
 from tests.support.thrift_bytes import (
     make_binary_message,
     make_compact_message,
@@ -378,9 +379,9 @@ def test_time_is_linear_in_the_bytes():
         make_binary_message(b"f", CALL, 1, make_field(15, 1, lists) + b"\0"),
         make_binary_message(b"f", CALL, 1, make_field(15, 1, structs) + b"\0"),
     )
-    start = time.perf_counter()
+    start = time.process_time()
     texts = thrift.call_text(messages)
-    assert time.perf_counter() - start < 2
+    assert time.process_time() - start < 2 * SLOWNESS
     assert texts == [f"f(1: [{'[], ' * 20}...])", f"f(1: [{'{}, ' * 20}...])"]
 
 

@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 from tests.strategies.bombs import compress_zeros
+from tests.support.slowness import SLOWNESS
 from tests.support.thrift_bytes import make_binary_message, make_chunked, make_framed, make_varint
 from wirescan import Fault, Limits, thrift
 
@@ -96,7 +97,7 @@ def test_the_ratio_counts_from_the_wire(ids, damaged):
     frames = thrift.scan(make_frame_with_transforms(ids, bomb) * 20)
     start = time.process_time()
     assert thrift.plain(frames, errors="mark")["fault"].tolist() == [Fault.TOO_LARGE] * 20
-    assert time.process_time() - start < 1
+    assert time.process_time() - start < SLOWNESS
 
 
 def test_a_small_payload_may_have_any_ratio():

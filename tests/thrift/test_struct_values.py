@@ -207,9 +207,9 @@ HOSTILE = {
 def test_hostile_bytes_are_null_with_a_reason(idl, name):
     raw, reason = HOSTILE[name]
     good = encode(Order(id=1, tags=["a"]), "binary")
-    start = time.perf_counter()
+    start = time.process_time()
     values, reasons = decode(ThriftDecoder(idl, "Order"), [good, raw, None, good])
-    assert time.perf_counter() - start < 2 * SLOWNESS
+    assert time.process_time() - start < 2 * SLOWNESS
     assert reasons[0] is reasons[2] is reasons[3] is None
     if name != "deep lists":
         assert reasons[1] == reason
@@ -270,9 +270,9 @@ def test_nulls_of_wide_structs_are_bounded(tmp_path):
     again = binary_field(12, 2, b"\0") * 20_000 + b"\0"
     # To remove an empty list, the columns of its elements are visited.
     empty = binary_field(15, 1, b"\x0c\0\0\0\0") * 20_000 + b"\0"
-    start = time.perf_counter()
+    start = time.process_time()
     values, reasons = decode(ThriftDecoder(path, "Order"), [many, again, empty] * 2)
-    assert time.perf_counter() - start < 20
+    assert time.process_time() - start < 20 * SLOWNESS
     assert values == [None] * 6
     assert reasons == ["it has too many values for its size"] * 6
 
