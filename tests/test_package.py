@@ -134,6 +134,22 @@ def test_batches_need_no_pandas(path, format):
     assert run_program(program).split() == ["True", "False"] * 2
 
 
+def test_convert_needs_no_pandas(tmp_path):
+    """With the first query, whose counts are Arrow arrays."""
+    segments = CORPUS / "kafka" / "orders-0"
+    program = (
+        "import sys\n"
+        "from wirescan.cli.main import main\n"
+        "try:\n"
+        f"    main(['convert', {str(segments)!r}, {str(tmp_path / 'out')!r}, '--json'])\n"
+        "finally:\n"
+        "    print('pandas' in sys.modules)\n"
+    )
+    report, is_imported = run_program(program).splitlines()
+    assert len(json.loads(report)["query"]["commonest"]["values"]) == 5
+    assert is_imported == "False"
+
+
 def test_an_export_that_decodes_nothing_imports_no_decoder():
     """Decoders import pyarrow's compute functions, parsers and HTTP, a fifth of the start."""
     program = (

@@ -461,6 +461,9 @@ def _make_faults(
     declared: the faults that each format declares.
     kind: the Arrow type.
     """
+    is_text = pa.types.is_string(kind)
+    if is_text and not faults.any():
+        return pa.nulls(len(faults), kind)
     # The dictionary is the same in all batches of a format.
     names = list(FAULT_NAMES.values())
     names += {fault.name: 0 for level in declared for fault in level.values()}
@@ -470,7 +473,7 @@ def _make_faults(
     else:
         indexes = pa.nulls(len(faults), pa.int32())
     named_faults = pa.DictionaryArray.from_arrays(indexes, _make_strings(names, "fault"))
-    return named_faults.dictionary_decode() if pa.types.is_string(kind) else named_faults
+    return named_faults.dictionary_decode() if is_text else named_faults
 
 
 def _find_fault_names(

@@ -1,6 +1,6 @@
 """A first query on the Parquet files that `wirescan convert` has written.
 
-Two engines run it, Spark SQL and Arrow's Acero, and return the same answer:
+Two engines run it, Spark SQL and Arrow, and return the same answer:
 
     SELECT count(*), min(offset), max(offset), min(timestamp), max(timestamp) FROM frames
     SELECT key, count(*) FROM frames WHERE key IS NOT NULL GROUP BY key ORDER BY 2 DESC, 1 LIMIT 5
@@ -8,7 +8,10 @@ Two engines run it, Spark SQL and Arrow's Acero, and return the same answer:
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
+
+import numpy as np
 
 from wirescan.frames.columns import PLAIN, Column
 from wirescan.frames.format import Format
@@ -21,6 +24,7 @@ with name_package("pyarrow", __name__, "'wirescan[arrow]'"):
 
 COMMONEST = 5  # values of the grouped column
 MICROSECONDS = 1000  # in a millisecond
+MERGED_VALUES = 1_000_000  # counted values that are merged
 COUNT = "count of rows"  # a column name that no format has
 
 
@@ -62,47 +66,36 @@ class Query:
         return self._make_answer(rows, values, common)
 
     def run_with_arrow(self, path: str) -> dict[str, Any]:
-        """Run the query with Acero on the files in the directory `path`, batch by batch."""
+        """Run the query with Arrow on the files in the directory `path`, batch by batch."""
         import pyarrow.compute as pc
-        import pyarrow.dataset as ds
-        from pyarrow import acero
+        import pyarrow.parquet as pq
 
-        frames = ds.dataset(path, format="parquet")
-        good = pc.field(FAULT_COLUMN).is_null() if self._has_faults else pc.scalar(value=True)
-
-        def aggregate(
-            names: list[str],
-            aggregates: list[tuple[Any, ...]],
-            keys: list[str],
-            condition: pc.Expression,
-        ) -> pa.Table:
-            columns = [*names, FAULT_COLUMN] if self._has_faults else names
-            count: tuple[Any, ...] = ([], "hash_count_all" if keys else "count_all", None, COUNT)
-            steps = [
-                ("scan", acero.ScanNodeOptions(frames, columns=columns)),
-                ("filter", acero.FilterNodeOptions(condition)),
-                ("aggregate", acero.AggregateNodeOptions([count, *aggregates], keys=keys)),
-            ]
-            return acero.Declaration.from_sequence(
-                [acero.Declaration(*step) for step in steps]
-            ).to_table()
-
-        ends = [
-            (name, end, None, f"{name} {end}") for name in self._ranges for end in ("min", "max")
-        ]
-        table = aggregate(self._ranges, ends, [], good)
-        scalars = [table[f"{name} {end}"][0] for name in self._ranges for end in ("min", "max")]
-        numbers = [
-            scalar.value if isinstance(scalar, pa.TimestampScalar) else scalar.as_py()
-            for scalar in scalars
-        ]
-        common = None
-        if self._grouped:
-            condition = good & pc.field(self._grouped).is_valid()
-            counts = aggregate([self._grouped], [], [self._grouped], condition)
-            pairs = zip(counts[self._grouped].to_pylist(), counts[COUNT].to_pylist())
-            common = sorted(pairs, key=lambda pair: (-pair[1], pair[0]))[:COMMONEST]
-        return self._make_answer(table[COUNT][0].as_py(), numbers, common)
+        names = [*self._ranges, *([self._grouped] if self._grouped else [])]
+        read = [*names, FAULT_COLUMN] if self._has_faults else names
+        rows = 0
+        ends: list[list[Any]] = [[] for _ in range(2 * len(self._ranges))]
+        counts = ValueCounts()
+        for file in Path(path).rglob("*.parquet"):
+            with pq.ParquetFile(file) as parquet:
+                if not read:
+                    rows += parquet.metadata.num_rows
+                    continue
+                for batch in parquet.iter_batches(columns=read):
+                    if self._has_faults and batch[FAULT_COLUMN].null_count < len(batch):
+                        batch = batch.filter(batch[FAULT_COLUMN].is_null())
+                    rows += len(batch)
+                    for i, name in enumerate(self._ranges):
+                        found = pc.min_max(batch[name])
+                        ends[2 * i].append(_get_number(found["min"]))
+                        ends[2 * i + 1].append(_get_number(found["max"]))
+                    if self._grouped:
+                        counts.add(batch[self._grouped])
+        numbers = []
+        for i, values in enumerate(ends):
+            known = [value for value in values if value is not None]
+            numbers.append((max if i % 2 else min)(known, default=None))
+        common = counts.find_commonest(COMMONEST) if self._grouped else None
+        return self._make_answer(rows, numbers, common)
 
     def _make_answer(
         self, rows: int, ends: list[Any], common: list[tuple[Any, int]] | None
@@ -117,6 +110,56 @@ class Query:
         if common is not None:
             out["commonest"] = {"column": self._grouped, "values": common}
         return out
+
+
+class ValueCounts:
+    """Counts the equal values in Arrow arrays, without null. Each value is held once or twice."""
+
+    def __init__(self) -> None:
+        self._counted: list[pa.StructArray] = []  # values and their counts, of some arrays each
+        self._most = MERGED_VALUES
+
+    def add(self, array: pa.Array) -> None:
+        """Count the values of an array."""
+        if pa.types.is_binary(array.type):
+            array = array.cast(pa.large_binary())  # others may have more bytes than 32 bits count
+        elif pa.types.is_string(array.type):
+            array = array.cast(pa.large_string())
+        self._counted.append(array.drop_null().value_counts())
+        if sum(map(len, self._counted)) > self._most:
+            values, counts = self._merge()
+            fields = [values, _make_integers(counts)]
+            self._counted = [pa.StructArray.from_arrays(fields, ["values", "counts"])]
+            self._most = max(MERGED_VALUES, 2 * len(values))
+
+    def _merge(self) -> tuple[pa.Array, np.ndarray]:
+        """Return each value once, and its count."""
+        encoded = pa.concat_arrays([part.field("values") for part in self._counted])
+        encoded = encoded.dictionary_encode()
+        counts = np.zeros(len(encoded.dictionary), np.int64)
+        parts = [_read_integers(part.field("counts")) for part in self._counted]
+        np.add.at(counts, _read_integers(encoded.indices), np.concatenate(parts))
+        return encoded.dictionary, counts
+
+    def find_commonest(self, most: int) -> list[tuple[Any, int]]:
+        """Return the commonest values and their counts, by count; equal counts, by value."""
+        import pyarrow.compute as pc
+
+        if not self._counted:
+            return []
+        values, counts = self._merge()
+        chosen = np.arange(len(values))
+        if len(values) > most:
+            least = np.partition(counts, -most)[-most]
+            chosen = np.flatnonzero(counts > least)
+            tied = np.flatnonzero(counts == least)
+            keys = [("", "ascending")]  # an array has no name
+            lowest = pc.select_k_unstable(
+                values.take(_make_integers(tied)), most - len(chosen), keys
+            )
+            chosen = np.concatenate([chosen, tied[_read_integers(lowest)]])
+        pairs = zip(values.take(_make_integers(chosen)).to_pylist(), counts[chosen].tolist())
+        return sorted(pairs, key=lambda pair: (-pair[1], pair[0]))
 
 
 def make_answer_lines(answer: dict[str, Any], format: Format) -> list[tuple[str, str]]:
@@ -154,6 +197,24 @@ def make_json_answer(answer: dict[str, Any], format: Format) -> dict[str, Any]:
         for value, count in common["values"]
     ]
     return answer | {"commonest": {"column": column, "values": values}}
+
+
+def _make_integers(numbers: np.ndarray) -> pa.Array:
+    """Return an int64 array as an Arrow array. `pyarrow.array` would import pandas."""
+    return pa.Array.from_buffers(pa.int64(), len(numbers), [None, pa.py_buffer(numbers)])
+
+
+def _read_integers(array: pa.Array) -> np.ndarray:
+    """Return an Arrow array of integers without null. Its `to_numpy` would import pandas."""
+    dtype = np.dtype(str(array.type))
+    if not len(array):
+        return np.zeros(0, dtype)
+    return np.frombuffer(array.buffers()[1], dtype, len(array), array.offset * dtype.itemsize)
+
+
+def _get_number(scalar: pa.Scalar) -> Any:
+    """Return a scalar as a number: times in the unit of their type."""
+    return scalar.value if isinstance(scalar, pa.TimestampScalar) else scalar.as_py()
 
 
 def _get_declared(name: str, format: Format) -> Column:
