@@ -116,6 +116,14 @@ def test_limits_of_one_of_all_and_of_the_ratio(path):
     assert inflate_streams([bomb], limits=Limits(inflated=8 << 20)) == [bytes(8 << 20)]
 
 
+def test_streams_with_wrong_checksums_count_for_the_limit_of_all(path):
+    ten = zlib.compress(b"0123456789")
+    wrong = ten[:-1] + bytes([ten[-1] ^ 1])
+    results = inflate_streams([wrong, ten, wrong, ten, ten], limits=Limits(inflated_total=30))
+    expected = [Fault.BAD_CHECKSUM, b"0123456789", Fault.BAD_CHECKSUM]
+    assert results == [*expected, Fault.TOO_LARGE, Fault.TOO_LARGE]
+
+
 def test_spans_outside_their_buffer():
     buffers, spans = make_spans([zlib.compress(b"one")])
     for name, value in (("size", 1000), ("start", -1), ("buffer", 1)):

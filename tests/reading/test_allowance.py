@@ -10,7 +10,14 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner
 
-from tests.support.hostile import HOSTILE, ROW_MAKERS, make_zstd_batches, measure_table
+from tests.support.hostile import (
+    HOSTILE,
+    ROW_MAKERS,
+    make_wrong_lumberjack,
+    make_wrong_thrift,
+    make_zstd_batches,
+    measure_table,
+)
 from tests.support.slowness import SLOWNESS
 from wirescan import ExpansionError, FrameError, Limits, formats, kafka, thrift
 from wirescan.cli.main import main
@@ -191,6 +198,33 @@ def test_refused_payloads_count(tmp_path):
     path = tmp_path / LOG
     path.write_bytes(bytes(batch) * 600)
     assert read_all(str(path), "kafka.records", check=False)[2]
+
+
+@pytest.mark.parametrize(
+    ("format", "make"),
+    [("lumberjack.events", make_wrong_lumberjack), ("thrift.plain", make_wrong_thrift)],
+)
+def test_streams_with_wrong_checksums_count(format, make, tmp_path):
+    """All of a stream is decompressed until its checksum shows that it is damaged."""
+    path = tmp_path / "sent.bin"
+    path.write_bytes(make(1_000_000) * 400)
+    assert read_all(str(path), format)[2]
+    path.write_bytes(make(1000) * 400)
+    rows, _, ended = read_all(str(path), format)
+    assert (rows, ended) == (400, False)
+
+
+def test_frames_of_another_key_do_not_count(tmp_path):
+    """Their mac is verified before they are decompressed."""
+    message = thrift.encode_message("m", 1, 1, bytes(100_000))
+    transforms = [thrift.Transform.ZLIB, thrift.Transform.HMAC]
+    frame = thrift.encode_frame(message, transforms=transforms, key=b"key")
+    frames = thrift.scan(frame * 20_000)
+    plain = thrift.plain(frames[:10], key=b"other", errors="mark")
+    assert set(plain["fault"].tolist()) == {Fault.BAD_CHECKSUM}
+    allowance = Allowance(Limits())
+    for _ in range(20_000 // 10):
+        allowance.spend_nested(plain, frames[:10])
 
 
 # ---- ordinary logs

@@ -45,6 +45,25 @@ ROW_MAKERS = {
 }
 
 
+def make_wrong_checksum(data: bytes) -> bytes:
+    """A zlib stream whose Adler-32 is wrong, which shows when all of it is decompressed."""
+    stream = zlib.compress(data, 9)
+    return stream[:-1] + bytes([stream[-1] ^ 1])
+
+
+def make_wrong_lumberjack(size: int) -> bytes:
+    """A compressed Lumberjack frame with a wrong checksum. size: of the event in it, in bytes."""
+    payload = make_wrong_checksum(b"2J" + struct.pack(">II", 1, size) + b" " * size)
+    return b"2C" + struct.pack(">I", len(payload)) + payload
+
+
+def make_wrong_thrift(size: int) -> bytes:
+    """A Thrift frame with a transform of zlib and a wrong checksum. size: of its message."""
+    message = thrift.encode_message("m", MessageType.CALL, 1, bytes(size))
+    frame = thrift.encode_frame(message, transforms=[Transform.ZLIB], level=9)
+    return frame[:-1] + bytes([frame[-1] ^ 1])
+
+
 def make_layers(count: int, size: int = 1_000_000) -> bytes:
     """A Thrift frame with `count` transforms: one of zstd, and snappy that holds only literals."""
     payload = thrift.encode_message("m", MessageType.CALL, 1, bytes(size))
@@ -274,6 +293,11 @@ HOSTILE = {
         prepare_scan("lumberjack.events"),
         8000,
     ),
+    "lumberjack.events, wrong checksums": (
+        lambda n: repeat_to_size(n, make_wrong_lumberjack(1_000_000)),
+        prepare_scan("lumberjack.events"),
+        10,
+    ),
     "nats.messages, rows": (
         lambda n: repeat_to_size(n, b"+OK\r\n"),
         prepare_scan("nats.messages"),
@@ -334,6 +358,11 @@ HOSTILE = {
         lambda n: repeat_to_size(n, make_structs(5000)),
         prepare_scan("thrift.fields"),
         30,
+    ),
+    "thrift.plain, wrong checksums": (
+        lambda n: repeat_to_size(n, make_wrong_thrift(1_000_000)),
+        prepare_scan("thrift.plain"),
+        10,
     ),
     "thrift.plain, layers": (
         lambda n: repeat_to_size(n, make_layers(8)),

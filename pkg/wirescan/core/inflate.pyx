@@ -107,10 +107,11 @@ cdef inline Fault decompress(Inflaters* inflaters, const uint8_t* at, uint32_t s
 
 
 def inflate_spans(buffers, spans, places, first, Block block, used, number, limits, total, check):
-    """Decompress spans[first:] into a block, and return (count, used).
+    """Decompress spans[first:] into a block, and return (count, used, wasted).
 
     count: the number of spans that are done, from span 0. used: the bytes of the block that are
-    used. The call ends early where the block is too small for the next stream.
+    used. wasted: bytes that were decompressed from damaged streams. The call ends early where the
+    block is too small for the next stream.
 
     buffers: bytes-like objects that the spans point into.
     spans, places: arrays of dtype HEAD and of one length. The function fills `places`: start, size
@@ -122,7 +123,7 @@ def inflate_spans(buffers, spans, places, first, Block block, used, number, limi
     number: the `buffer` of the places.
     limits: (maximum ratio of output to input, output bytes that the ratio does not limit, maximum
         output bytes of a stream).
-    total: maximum output bytes of all streams.
+    total: maximum output bytes of all streams, those of damaged ones included.
     check: verify Adler-32, and refuse bytes after a stream.
 
     Raises ValueError where a span is outside its buffer, MemoryError.
@@ -132,7 +133,7 @@ def inflate_spans(buffers, spans, places, first, Block block, used, number, limi
     cdef Head[::1] place = places
     cdef const uint64_t[:, ::1] readable
     cdef const Readable* buffer
-    cdef int64_t at = used, remaining = total, capacity, max_size, ratio, free, single
+    cdef int64_t at = used, remaining = total, capacity, max_size, ratio, free, single, wasted = 0
     cdef bint checked = check, full = False
     cdef unsigned short output_buffer = number
     cdef Inflaters inflaters
@@ -143,7 +144,7 @@ def inflate_spans(buffers, spans, places, first, Block block, used, number, limi
     if len(places) != n or not lie_inside(spans, buffers) or not 0 <= at <= block.size:
         raise ValueError("a span points outside its buffer")
     if i >= n:
-        return n, used
+        return n, used, 0
     memset(&inflaters, 0, sizeof(Inflaters))
     readable = addresses(buffers)
     if inflate_init(
@@ -172,9 +173,12 @@ def inflate_spans(buffers, spans, places, first, Block block, used, number, limi
                 place[i].buffer = output_buffer
                 at += <int64_t>written
                 remaining -= <int64_t>written
+            elif fault != TOO_LARGE and not span[i].fault:
+                wasted += <int64_t>written
+                remaining = max(remaining - <int64_t>written, 0)
             i += 1
     inflate_end(&inflaters.zlib)
     free_decompressor(inflaters.fast)
     if code == Z_MEM_ERROR and full:
         raise MemoryError("no memory to inflate")
-    return i, at
+    return i, at, wasted

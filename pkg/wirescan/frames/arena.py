@@ -27,7 +27,9 @@ from wirescan.frames.codecs import (
 )
 from wirescan.frames.limits import Limits
 
-__all__ = ["Arena", "Place", "limit_each", "limit_total"]
+__all__ = ["Arena", "Place", "DEFLATE_RATIO", "limit_each", "limit_total"]
+
+DEFLATE_RATIO = 1032  # the highest ratio of deflate: 258 bytes for two bits
 
 _RATIO_FREE = 1 << 20  # bytes; smaller output is never refused for its ratio
 _RATIO_TOTAL_FREE = 128 << 20  # bytes; the same for all payloads of an arena together
@@ -36,7 +38,6 @@ _FIRST_BUFFER = 256 << 10  # bytes in the first buffer of an arena that has no b
 _LARGEST_BUFFER = 256 << 20  # bytes; buffers of up to this size double
 _FEW_STREAMS = 16  # fewer are decompressed one by one: it costs more to prepare the loop
 _HIGH_RATIO = 32  # of output to input; few payloads have a higher one
-_DEFLATE_RATIO = 1032  # the highest ratio of deflate: 258 bytes for two bits
 _GROWTH = 8  # the factor by which the buffer grows for a payload that did not fit
 
 # Bounds that the compiled loops take, so that their sums fit 64 bits.
@@ -86,7 +87,7 @@ class Arena:
     def __init__(self, limits: Limits = Limits(), expect: int = 0) -> None:
         self._limits = limits
         self._wire = 0  # compressed bytes so far
-        self._spent = 0  # decompressed bytes so far
+        self._spent = 0  # decompressed bytes so far, those of wrong checksums included
         self._wasted = 0  # bytes decompressed from payloads that were too large
         self._full: list[memoryview] = []  # buffers in front of the current one
         capacity = max(0, min(expect, _LARGEST_BUFFER, limits.inflated_total))
@@ -266,7 +267,7 @@ class Arena:
                 # too, but not one after another: the next one has room.
                 self._start_buffer(needed)
                 place = self._add_with_libdeflate(payload, max_bytes)
-            needed = min(_DEFLATE_RATIO * len(payload), most)
+            needed = min(DEFLATE_RATIO * len(payload), most)
             if place is None and len(self._current) - self._used < needed:
                 place = self._add_with_libdeflate_in_new_buffer(payload, needed)
             if place is not None:
@@ -373,7 +374,7 @@ class Arena:
         count = 0
         while True:
             before = self._used
-            count, self._used = inflate.inflate_spans(
+            count, self._used, wasted = inflate.inflate_spans(
                 buffers,
                 spans,
                 places,
@@ -385,7 +386,7 @@ class Arena:
                 min(self.remaining, _LARGEST_TOTAL),
                 check,
             )
-            self._spent += self._used - before
+            self._spent += self._used - before + wasted
             if count == len(spans):
                 return places
             # An unused buffer was too small for the next stream by itself.
@@ -462,10 +463,11 @@ class Arena:
         return min(max(limits.ratio * size, _RATIO_FREE), limits.inflated, self.remaining)
 
     def _count_refused(self, error: CodecError, max_bytes: int) -> None:
-        """Count the work on a payload that is too large.
+        """Count the work on a payload that is too large, or whose checksum is wrong.
 
         Many such payloads of a few bytes each would cost much.
         """
+        self._spent += error.wasted
         if error.fault == Fault.TOO_LARGE:
             self._wasted += max(max_bytes, _MIN_WORK)
 

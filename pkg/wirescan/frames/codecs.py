@@ -87,11 +87,13 @@ class CodecError(Exception):
 
     Attributes:
         fault: BAD_COMPRESSION, BAD_CHECKSUM, TOO_LARGE or BAD_CODEC.
+        wasted: the bytes that it decompresses to, if they are known.
     """
 
-    def __init__(self, fault: Fault, message: str) -> None:
+    def __init__(self, fault: Fault, message: str, wasted: int = 0) -> None:
         super().__init__(message)
         self.fault = fault
+        self.wasted = wasted
 
 
 class OutputTooSmallError(CodecError):
@@ -267,7 +269,7 @@ def decompress_zlib(payload: memoryview, max_bytes: int, *, check: bool) -> tupl
         if not decompressor.eof or len(rest) < _ZLIB_CHECKSUM_BYTES:
             return data, Fault.TRUNCATED
         if check and adler32(data) != int.from_bytes(rest[:4], "big"):
-            raise CodecError(Fault.BAD_CHECKSUM, "Adler-32 does not match")
+            raise CodecError(Fault.BAD_CHECKSUM, "Adler-32 does not match", len(data))
         return data, Fault.LEFTOVER if len(rest) > _ZLIB_CHECKSUM_BYTES else Fault.OK
     raise CodecError(Fault.BAD_COMPRESSION, message)
 

@@ -74,6 +74,9 @@ class Parser:
             inside each of them, as integers, or None if it is one in each. Exports open so many
             frames together that they have about as many rows as a batch. Optional: formats with
             `Display.record_count` state the number.
+        is_deflated: a function of a table of these frames that returns which ones hold a stream of
+            deflate whose own checksum, at its end, is the only one: a bool array. Such streams with
+            damage count as decompressed in `Limits.expansion`. Optional.
         writes_columns: whether `scan` accepts a `ColumnWriter` as `into`, which takes the rows. A
             `scan` that passes `into` to `core.loop.scan_frames` does. Exports read the format
             faster with it.
@@ -85,6 +88,7 @@ class Parser:
     bytes_needed: Callable[..., tuple[Any, ...]] | None = None
     verify: Callable[..., np.ndarray] | None = None
     expect_inside: Callable[[FrameTable], np.ndarray | None] | None = None
+    is_deflated: Callable[[FrameTable], np.ndarray] | None = None
     writes_columns: bool = False
 
 

@@ -161,6 +161,13 @@ def _expect_events(frames: FrameTable) -> np.ndarray | None:
     return expected
 
 
+def _is_compressed(frames: FrameTable) -> np.ndarray:
+    """Return which frames are compressed: a bool array."""
+    is_compressed = np.zeros(len(frames), bool)
+    is_compressed[find_compressed(frames.rows)] = True
+    return is_compressed
+
+
 def pairs(
     events: FrameTable, *, errors: str | None = None, check: bool = True, limits: Limits = Limits()
 ) -> FrameTable:
@@ -396,6 +403,7 @@ FRAMES = Format(
         spans=scan_streams,
         bytes_needed=bytes_needed,
         expect_inside=_expect_events,
+        is_deflated=_is_compressed,
         writes_columns=True,
     ),
     conversation=Conversation(

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from wirescan.core.fault import Fault
+from wirescan.frames.arena import DEFLATE_RATIO
 from wirescan.frames.errors import NEAR, ExpansionError
 from wirescan.frames.format import Format
 from wirescan.frames.limits import Limits
@@ -31,6 +32,8 @@ ROW_COST = 512  # decompressed bytes that take about as long as one row, where r
 # have about one.
 ROWS_PER_BYTE = 8
 PAIR_COST = 128  # the same for a pair in a list of a row, such as a header
+# Faults that a stream of deflate has at its end, after all of it was decompressed.
+ENDS_OF_DEFLATE = (Fault.BAD_CHECKSUM, Fault.TRUNCATED, Fault.LEFTOVER)
 REFUSED_BYTES = 1 << 20  # at least so many bytes are decompressed until a payload is too large
 
 
@@ -112,7 +115,7 @@ class Allowance:
         if inner.format is outermost.format:
             return  # `spend_frames` has counted them
         inflated = sum(map(len, inner.buffers)) - sum(map(len, outermost.buffers))
-        inflated += self._measure_refused(inner)
+        inflated += self._measure_refused(inner, outermost)
         cost = PAIR_COST * _count_pairs(inner)
         level = inner
         while level.format is not outermost.format and level.outer is not None:
@@ -131,15 +134,22 @@ class Allowance:
         cost = ROW_COST * len(frames) + PAIR_COST * frames.count_pairs()
         self._spend(frames.name, outermost, inflated, cost)
 
-    def _measure_refused(self, inner: FrameTable) -> int:
-        """Return the most bytes that were decompressed of payloads that were refused."""
+    def _measure_refused(self, inner: FrameTable, outermost: FrameTable) -> int:
+        """Return the most bytes that were decompressed of payloads that were refused.
+
+        The arguments are those of `spend_nested`.
+        """
         if not inner["fault"].any():
             return 0
         too_large = inner["fault"] == Fault.TOO_LARGE
         damaged = inner["fault"] == Fault.BAD_COMPRESSION
+        deflated = _find_damaged_deflate(inner, outermost)
+        damaged[deflated] = True
         if not (too_large | damaged).any():
             return 0
-        bytes_tried = self._limits.ratio * inner["size"].astype(np.int64)
+        ratios = np.full(len(inner), self._limits.ratio, np.int64)
+        ratios[deflated] = min(self._limits.ratio, DEFLATE_RATIO)
+        bytes_tried = ratios * inner["size"].astype(np.int64)
         bytes_tried[too_large] = np.maximum(bytes_tried[too_large], REFUSED_BYTES)
         bytes_tried = np.minimum(bytes_tried, self._limits.inflated)
         return int(bytes_tried[too_large | damaged].sum())
@@ -152,6 +162,24 @@ class Allowance:
             raise ExpansionError(
                 Fault.LIMIT, int(outermost[:1].positions[0]), 0, outermost.frame(0)
             )
+
+
+def _find_damaged_deflate(inner: FrameTable, outermost: FrameTable) -> np.ndarray:
+    """Return the rows of frames inside whose stream of deflate is damaged at its end: int64."""
+    is_deflated = outermost.format.parser.is_deflated
+    if is_deflated is None:
+        return np.zeros(0, np.int64)
+    # Other bytes than those of an outermost frame were decompressed, and are counted.
+    in_frames = inner["buffer"] < len(outermost.buffers)
+    rows = np.flatnonzero(np.isin(inner["fault"], ENDS_OF_DEFLATE) & in_frames)
+    if not len(rows):
+        return rows
+    parents = rows
+    level = inner
+    while level.format is not outermost.format and level.outer is not None:
+        parents = level["parent"][parents]
+        level = level.outer
+    return rows[is_deflated(outermost)[parents]]
 
 
 def _count_pairs(table: FrameTable) -> int:

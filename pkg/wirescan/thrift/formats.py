@@ -46,7 +46,7 @@ from wirescan.thrift.scan import (
     scan_streams,
 )
 from wirescan.thrift.struct_fields import open_fields
-from wirescan.thrift.transforms import undo_transforms
+from wirescan.thrift.transforms import TRANSFORM_COLUMNS, ZLIB, undo_transforms
 
 KINDS = {kind.value: kind.name for kind in Kind}
 DEEPEST = 64  # levels of structs and containers
@@ -309,6 +309,14 @@ def fields(
     return renumber_enclosing(enforce_mode(table, errors, bad), table)
 
 
+def _is_deflated(frames: FrameTable) -> np.ndarray:
+    """Return which frames have a transform of zlib and no mac: a bool array."""
+    names = [f"transform_{number}" for number in range(TRANSFORM_COLUMNS)]
+    transforms = np.stack([frames[name] for name in names])
+    is_deflated: np.ndarray = np.isin(transforms, ZLIB).any(axis=0)
+    return is_deflated & (transforms != Transform.HMAC).all(axis=0)
+
+
 FRAMES = Format(
     "thrift.frames",
     "frames of Thrift's transports: header frames, framed and unframed messages, HTTP",
@@ -324,7 +332,11 @@ FRAMES = Format(
         "infos": Column(count="info_count"),
     },
     parser=Parser(
-        scan=scan_stream, spans=scan_streams, bytes_needed=bytes_needed, writes_columns=True
+        scan=scan_stream,
+        spans=scan_streams,
+        bytes_needed=bytes_needed,
+        is_deflated=_is_deflated,
+        writes_columns=True,
     ),
     conversation=Conversation(
         ports=(9090,), openings=OPENINGS, weigh_after_gap=weigh_frames_alone, resyncs=True
