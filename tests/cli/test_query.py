@@ -103,3 +103,12 @@ def test_counts_that_are_merged_are_those_of_all_values(monkeypatch, kind, seed)
     ordered = sorted(expected.items(), key=lambda pair: (-pair[1], pair[0]))
     for most in (1, 5, 39, 100):
         assert counts.find_commonest(most) == ordered[:most]
+
+
+def test_the_lowest_of_equally_common_values_are_chosen():
+    counts = ValueCounts()
+    counts.add(pa.array([b"z", b"d", b"c", b"\xff", b"b", b"a", b"z", None]))
+    expected = [(b"z", 2), (b"a", 1), (b"b", 1), (b"c", 1), (b"d", 1), (b"\xff", 1)]
+    for most in range(1, 8):
+        assert counts.find_commonest(most) == expected[:most]
+    assert ValueCounts().find_commonest(5) == []
