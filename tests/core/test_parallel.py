@@ -191,6 +191,22 @@ def test_the_next_call_is_made_while_a_result_is_used():
     assert threading.get_ident() not in threads
 
 
+def test_calls_that_begin_slowly_are_few_until_results_are_used():
+    begun: list[int] = []
+
+    def note_items():
+        for number in range(20):
+            begun.append(number)
+            yield number
+
+    results = map_in_order(abs, note_items(), 3, begins_slowly=True)
+    counts = []
+    for number in range(20):
+        assert next(results) == number
+        counts.append(len(begun))
+    assert counts == [1, 3, 5, 7, 9, *range(10, 20), *[20] * 5]
+
+
 def test_functions_end_before_an_interruption_is_raised():
     """The functions use memory that the caller frees after an error."""
     ended = threading.Event()

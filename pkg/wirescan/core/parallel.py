@@ -195,7 +195,11 @@ def _call(function: Callable[[], Result]) -> Result:
 
 
 def map_in_order(
-    function: Callable[[Item], Result], items: Iterable[Item], workers: int
+    function: Callable[[Item], Result],
+    items: Iterable[Item],
+    workers: int,
+    *,
+    begins_slowly: bool = False,
 ) -> Iterator[Result]:
     """Yield the results of a function for some items, in their order.
 
@@ -205,6 +209,8 @@ def map_in_order(
             iteration raises is raised after the results of the items before it.
         workers: how many calls run at the same time, at most 64. With 1, the calling thread makes
             them.
+        begins_slowly: the first result is yielded before the second call begins, and each further
+            one allows one more call ahead. For costly calls whose results may not all be needed.
 
     Raises:
         BaseException: what the function or the iteration raises.
@@ -215,7 +221,7 @@ def map_in_order(
         return
     most = min(workers, _MAX_THREADS)
     # Two more than run at the same time: no thread waits while the caller is busy.
-    yield from _map(_Runners(function, most), items, most + 2)
+    yield from _map(_Runners(function, most), items, most + 2, begins_slowly=begins_slowly)
 
 
 def map_ahead(function: Callable[[Item], Result], items: Iterable[Item]) -> Iterator[Result]:
@@ -238,9 +244,16 @@ def map_ahead(function: Callable[[Item], Result], items: Iterable[Item]) -> Iter
     yield from _map(_Runners(function, 1), items, 2)
 
 
-def _map(runners: _Runners[Item, Result], items: Iterable[Item], most: int) -> Iterator[Result]:
+def _map(
+    runners: _Runners[Item, Result],
+    items: Iterable[Item],
+    most: int,
+    *,
+    begins_slowly: bool = False,
+) -> Iterator[Result]:
     """Yield the results for items in their order. most: calls that run or wait, at most."""
     pending: deque[Future[Result]] = deque()
+    allowed = 1 if begins_slowly else most
     failure: BaseException | None = None
     source = iter(items)
     forks = _forks
@@ -255,9 +268,10 @@ def _map(runners: _Runners[Item, Result], items: Iterable[Item], most: int) -> I
                 break
             pending.append(runners.submit(item))
             del item
-            if len(pending) >= most:
+            if len(pending) >= allowed:
                 yield runners.wait_for(pending.popleft())
                 _check_process(forks)
+                allowed = min(allowed + 1, most)
         while pending:
             yield runners.wait_for(pending.popleft())
             _check_process(forks)

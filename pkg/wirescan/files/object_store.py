@@ -19,6 +19,8 @@ from fnmatch import fnmatchcase
 from typing import Any
 from urllib.parse import quote, unquote
 
+from wirescan.core.parallel import map_in_order
+from wirescan.core.rows import Block
 from wirescan.files import store_connection
 from wirescan.files.store_connection import get_store_kind
 from wirescan.files.store_errors import convert_error, make_no_bucket_error
@@ -28,6 +30,8 @@ URL = re.compile(r"[a-z][a-z0-9+.-]+://", re.IGNORECASE)
 # The groups are root, path and options.
 PARTS = re.compile(r"(?is)([a-z][a-z0-9+.-]+://[^/?*\[]*)(/.*?)?/*(\?\w+=.*)?")
 MAGIC = re.compile(r"[*?\[]")
+REQUESTS = 4  # ranges of an object that are read at the same time
+PART_BYTES = 8 << 20  # a range of at least two such parts is read in parts
 KINDS_WITH_BUCKETS = ("s3", "abfs", "gs")
 ENCODED = re.compile(r"(?:%[0-9a-f]{2})+", re.IGNORECASE)
 
@@ -63,8 +67,9 @@ def open_ranges(url: str) -> Iterator[Callable[[int, int], memoryview]]:
     """Open an object, and give a function that reads the bytes between two positions.
 
     It returns fewer bytes where the object ends before. Opening is one request, and each read is
-    one. After several reads a last request checks that the object is still the same: if it became
-    shorter, pyarrow returns bytes that are not in it. Raises FileNotFoundError, OSError.
+    one, or one for each part of a large range. After several reads a last request checks that the object is still the same: if it became
+    shorter, pyarrow returns bytes that are not in it. Several threads may call the function. Raises
+    FileNotFoundError, OSError.
     """
     file_system, name = open_file_system(url)
     with name_url_in_errors(url):
@@ -74,7 +79,7 @@ def open_ranges(url: str) -> Iterator[Callable[[int, int], memoryview]]:
             _check_bucket(file_system, name, url)
             raise
         end = file.size()
-    read_count = 0
+    reads: list[int] = []  # the starts of all ranges that were read
 
     def check_unchanged() -> None:
         with name_url_in_errors(url), file_system.open_input_file(name) as reopened:
@@ -82,11 +87,13 @@ def open_ranges(url: str) -> Iterator[Callable[[int, int], memoryview]]:
                 raise OSError(errno.ESTALE, "the object was replaced while it was read")
 
     def read(start: int, stop: int) -> memoryview:
-        nonlocal read_count
         size = min(stop, end) - start
-        read_count += size > 0
+        if size <= 0:
+            return memoryview(b"")
+        part_bytes = PART_BYTES if size >= 2 * PART_BYTES else size
+        reads.extend(range(start, start + size, part_bytes))
         try:
-            return memoryview(file.read_at(size, start) if size > 0 else b"")
+            return _read_parts(file, start, size, part_bytes)
         except Exception as error:
             fault = _find_store_error(error)
             if fault is None:
@@ -96,8 +103,30 @@ def open_ranges(url: str) -> Iterator[Callable[[int, int], memoryview]]:
 
     with file:
         yield read
-        if read_count > 1:
+        if len(reads) > 1:
             check_unchanged()
+
+
+def _read_parts(file: Any, start: int, size: int, part_bytes: int) -> memoryview:
+    """Return a range of an object. Several parts of it are read at the same time.
+
+    The result is shorter where the object is. part_bytes: bytes of each part but the last.
+    """
+    if part_bytes == size:
+        return memoryview(file.read_at(size, start))
+    data = memoryview(Block(size))
+
+    def read_part(at: int) -> int:
+        part = file.read_at(min(part_bytes, size - at), start + at)
+        data[at : at + len(part)] = part
+        return len(part)
+
+    filled = 0
+    for length in map_in_order(read_part, range(0, size, part_bytes), REQUESTS):
+        if filled % part_bytes:
+            break  # the last part was short
+        filled += length
+    return data[:filled].toreadonly()
 
 
 def write(url: str, data: bytes) -> None:

@@ -248,6 +248,11 @@ def is_local(path: str) -> bool:
     return not URL.match(path) and find_translator(path) is None
 
 
+def is_object(path: str) -> bool:
+    """Return whether a path is the URL of an object that is read as it is stored."""
+    return bool(URL.match(path)) and find_translator(path) is None
+
+
 def stat_file(path: str) -> os.stat_result:
     """Return the state of a local file. Raises as `get_seekable_size`."""
     state = os.stat(path)
