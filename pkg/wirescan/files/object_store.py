@@ -67,9 +67,9 @@ def open_ranges(url: str) -> Iterator[Callable[[int, int], memoryview]]:
     """Open an object, and give a function that reads the bytes between two positions.
 
     It returns fewer bytes where the object ends before. Opening is one request, and each read is
-    one, or one for each part of a large range. After several reads a last request checks that the object is still the same: if it became
-    shorter, pyarrow returns bytes that are not in it. Several threads may call the function. Raises
-    FileNotFoundError, OSError.
+    one, or one for each part of a large range. After several reads a last request checks that the
+    object is still the same: if it became shorter, pyarrow returns bytes that are not in it.
+    Several threads may call the function. Raises FileNotFoundError, OSError.
     """
     file_system, name = open_file_system(url)
     with name_url_in_errors(url):

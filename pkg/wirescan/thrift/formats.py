@@ -313,8 +313,9 @@ def _is_deflated(frames: FrameTable) -> np.ndarray:
     """Return which frames have a transform of zlib and no mac: a bool array."""
     names = [f"transform_{number}" for number in range(TRANSFORM_COLUMNS)]
     transforms = np.stack([frames[name] for name in names])
-    is_deflated: np.ndarray = np.isin(transforms, ZLIB).any(axis=0)
-    return is_deflated & (transforms != Transform.HMAC).all(axis=0)
+    has_zlib = np.isin(transforms, ZLIB).any(axis=0)
+    has_no_mac = (transforms != Transform.HMAC).all(axis=0)
+    return np.logical_and(has_zlib, has_no_mac)
 
 
 FRAMES = Format(
