@@ -8,6 +8,7 @@ Two engines run it, Spark SQL and Arrow, and return the same answer:
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -68,34 +69,39 @@ class Query:
     def run_with_arrow(self, path: str) -> dict[str, Any]:
         """Run the query with Arrow on the files in the directory `path`, batch by batch."""
         import pyarrow.compute as pc
+
+        rows = 0
+        lowest: dict[str, list[Any]] = {name: [] for name in self._ranges}
+        highest: dict[str, list[Any]] = {name: [] for name in self._ranges}
+        counts = ValueCounts()
+        for batch in self._read_good_rows(path):
+            rows += len(batch)
+            for name in self._ranges:
+                found = pc.min_max(batch[name])
+                if found["min"].is_valid:
+                    lowest[name].append(_get_number(found["min"]))
+                    highest[name].append(_get_number(found["max"]))
+            if self._grouped:
+                counts.add(batch[self._grouped])
+        numbers = []
+        for name in self._ranges:
+            numbers += [min(lowest[name], default=None), max(highest[name], default=None)]
+        common = counts.find_commonest(COMMONEST) if self._grouped else None
+        return self._make_answer(rows, numbers, common)
+
+    def _read_good_rows(self, path: str) -> Iterator[pa.RecordBatch]:
+        """Yield the columns of the query of all files in the directory `path`."""
         import pyarrow.parquet as pq
 
         names = [*self._ranges, *([self._grouped] if self._grouped else [])]
-        read = [*names, FAULT_COLUMN] if self._has_faults else names
-        rows = 0
-        ends: list[list[Any]] = [[] for _ in range(2 * len(self._ranges))]
-        counts = ValueCounts()
+        names += [FAULT_COLUMN] if self._has_faults else []
         for file in Path(path).rglob("*.parquet"):
             with pq.ParquetFile(file) as parquet:
-                if not read:
-                    rows += parquet.metadata.num_rows
-                    continue
-                for batch in parquet.iter_batches(columns=read):
+                for batch in parquet.iter_batches(columns=names):
                     if self._has_faults and batch[FAULT_COLUMN].null_count < len(batch):
-                        batch = batch.filter(batch[FAULT_COLUMN].is_null())
-                    rows += len(batch)
-                    for i, name in enumerate(self._ranges):
-                        found = pc.min_max(batch[name])
-                        ends[2 * i].append(_get_number(found["min"]))
-                        ends[2 * i + 1].append(_get_number(found["max"]))
-                    if self._grouped:
-                        counts.add(batch[self._grouped])
-        numbers = []
-        for i, values in enumerate(ends):
-            known = [value for value in values if value is not None]
-            numbers.append((max if i % 2 else min)(known, default=None))
-        common = counts.find_commonest(COMMONEST) if self._grouped else None
-        return self._make_answer(rows, numbers, common)
+                        yield batch.filter(batch[FAULT_COLUMN].is_null())
+                    else:
+                        yield batch
 
     def _make_answer(
         self, rows: int, ends: list[Any], common: list[tuple[Any, int]] | None
@@ -117,6 +123,7 @@ class ValueCounts:
 
     def __init__(self) -> None:
         self._counted: list[pa.StructArray] = []  # values and their counts, of some arrays each
+        self._held = 0  # values in them
         self._most = MERGED_VALUES
 
     def add(self, array: pa.Array) -> None:
@@ -125,12 +132,15 @@ class ValueCounts:
             array = array.cast(pa.large_binary())  # others may have more bytes than 32 bits count
         elif pa.types.is_string(array.type):
             array = array.cast(pa.large_string())
-        self._counted.append(array.drop_null().value_counts())
-        if sum(map(len, self._counted)) > self._most:
+        counted = array.drop_null().value_counts()
+        self._counted.append(counted)
+        self._held += len(counted)
+        if self._held > self._most:
             values, counts = self._merge()
             fields = [values, _make_integers(counts)]
             self._counted = [pa.StructArray.from_arrays(fields, ["values", "counts"])]
-            self._most = max(MERGED_VALUES, 2 * len(values))
+            self._held = len(values)
+            self._most = max(MERGED_VALUES, 2 * self._held)
 
     def _merge(self) -> tuple[pa.Array, np.ndarray]:
         """Return each value once, and its count."""
