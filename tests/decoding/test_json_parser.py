@@ -2,6 +2,7 @@
 
 import json
 import random
+import re
 from functools import cache
 from itertools import pairwise
 
@@ -68,7 +69,16 @@ SEGMENT = 24  # members of the documents in a segment, here
 
 
 def make_strings(line, kind):
-    """Return a line with JSON text in place of the values at strings that are no strings."""
+    """Return a line with JSON text in place of the values at strings that are no strings.
+
+    A number with a fraction is a marked string meanwhile, so that it keeps its digits.
+    """
+
+    def mark(digits):
+        return f"\0{digits}\0"
+
+    def dump(value, **options):
+        return re.sub(r'"\\u0000(.*?)\\u0000"', r"\1", json.dumps(value, **options))
 
     def make_object(pairs):
         if len(dict(pairs)) < len(pairs):
@@ -79,8 +89,9 @@ def make_strings(line, kind):
         if value is None:
             return None
         if pa.types.is_string(kind):
-            as_text = json.dumps(value, ensure_ascii=False, separators=(",", ":"))
-            return value if isinstance(value, str) else as_text
+            as_text = dump(value, ensure_ascii=False, separators=(",", ":"))
+            is_text = isinstance(value, str) and not value.startswith("\0")
+            return value if is_text else as_text
         if isinstance(value, dict) and pa.types.is_struct(kind):
             types = {field.name: field.type for field in kind}
             return {
@@ -92,11 +103,11 @@ def make_strings(line, kind):
         return value
 
     try:
-        value = json.loads(line, object_pairs_hook=make_object)
+        value = json.loads(line, object_pairs_hook=make_object, parse_float=mark)
     except ValueError:
         return line
     converted = convert(value, kind)
-    return line if converted == value else json.dumps(converted).encode() + b"\n"
+    return line if converted == value else dump(converted).encode() + b"\n"
 
 
 @cache

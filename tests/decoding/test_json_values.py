@@ -2,6 +2,7 @@
 
 import json
 import time
+from decimal import Decimal
 
 import pyarrow as pa
 import pytest
@@ -70,6 +71,23 @@ def test_bad_documents_of_the_sample_give_no_types():
     decoder = parse_decoder("json")
     decoder.fit(pa.array([b'{"a":', None, b'{"b":1}', b"x"], pa.binary()))
     assert decoder.type == pa.struct([("b", pa.int64())])
+
+
+def test_numbers_keep_their_digits_beside_and_in_text():
+    schema = pa.schema([("d", pa.decimal128(38, 10)), ("x", pa.float64()), ("s", pa.string())])
+    digits = "1234567890123456789.1234567891"
+    documents = [
+        b'{"d":%s,"x":-0,"s":"text"}' % digits.encode(),
+        b'{"d":%s,"x":-0,"s":1.10}' % digits.encode(),
+        b'{"s": {"\xc3\xa9": [%s, 1E400, -0, null, true, "\\u0022"]}}' % digits.encode(),
+    ]
+    values, reasons = JsonDecoder(schema).decode(pa.array(documents, pa.binary()))
+    assert reasons.null_count == 3
+    rows = values.to_pylist()
+    assert [row["d"] for row in rows] == [Decimal(digits), Decimal(digits), None]
+    assert [str(row["x"]) for row in rows] == ["-0.0", "-0.0", "None"]
+    text = f'{{"é":[{digits},1E400,-0,null,true,"\\""]}}'
+    assert [row["s"] for row in rows] == ["text", "1.10", text]
 
 
 def test_objects_without_members_stay_text():

@@ -23,7 +23,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cache
 from itertools import pairwise
-from typing import Any
+from json.encoder import encode_basestring, encode_basestring_ascii
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -389,13 +390,21 @@ def _make_strings(line: bytes, strings: Any) -> bytes:
     strings: where the strings are, as `_find_strings` returns it.
     """
     try:
-        value = json.loads(line, object_pairs_hook=_make_object)
-        converted = _convert_to_strings(value, strings)
-        if converted == value:
-            return line
-        return json.dumps(converted, allow_nan=False).encode() + b"\n"
+        value = json.loads(
+            line, object_pairs_hook=_make_object, parse_float=_Number, parse_int=_Number
+        )
     except ValueError:
         return line  # the parser will refuse it
+    converted = _convert_to_strings(value, strings)
+    if converted == value:
+        return line
+    return _write_json(converted, encode_basestring_ascii).encode() + b"\n"
+
+
+class _Number(NamedTuple):
+    """A number as it is written. A float would lose digits, of decimals and of texts."""
+
+    text: str
 
 
 def _make_object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
@@ -411,7 +420,7 @@ def _convert_to_strings(value: Any, strings: Any) -> Any:
     if strings is True:
         if isinstance(value, str):
             return value
-        return json.dumps(value, ensure_ascii=False, allow_nan=False, separators=(",", ":"))
+        return _write_json(value, encode_basestring)
     if isinstance(value, dict) and isinstance(strings, dict):
         return {
             name: _convert_to_strings(member, strings.get(name)) for name, member in value.items()
@@ -419,6 +428,20 @@ def _convert_to_strings(value: Any, strings: Any) -> Any:
     if isinstance(value, list) and isinstance(strings, list):
         return [_convert_to_strings(item, strings[0]) for item in value]
     return value
+
+
+def _write_json(value: Any, quote: Callable[[str], str]) -> str:
+    """Return a value as JSON without white space. quote: writes a string."""
+    if isinstance(value, _Number):
+        return value.text
+    if isinstance(value, str):
+        return quote(value)
+    if isinstance(value, dict):
+        members = (f"{quote(name)}:{_write_json(each, quote)}" for name, each in value.items())
+        return "{" + ",".join(members) + "}"
+    if isinstance(value, list):
+        return "[" + ",".join(_write_json(item, quote) for item in value) + "]"
+    return json.dumps(value)
 
 
 # ---------------------------------------------------------------------------- to arrays
