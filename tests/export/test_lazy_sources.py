@@ -382,6 +382,15 @@ def test_times_are_pushed_in_the_unit_of_the_column(logs, calls):
     ]
 
 
+@pytest.mark.parametrize("value", [3_000, 5])
+def test_times_without_a_zone_are_refused_by_pyarrow(logs, value):
+    """The columns have a zone. A pushed time could leave no row for pyarrow to compare."""
+    time = pa.scalar(value, pa.timestamp("ms"))
+    for source in (make_dataset(logs), pa.dataset.dataset(make_dataset(logs).to_table())):
+        with pytest.raises(pa.ArrowInvalid, match="without timezone"):
+            source.to_table(filter=pc.field("timestamp") == time)
+
+
 def test_nothing_is_pushed_if_pyarrow_has_another_layout(logs, calls, monkeypatch):
     expected = make_dataset(logs).to_table(["key"], filter=pc.field("offset") > 100)
     monkeypatch.setattr(arrow_expressions, "METADATA", "-- other --\n")

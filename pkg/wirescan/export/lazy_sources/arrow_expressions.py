@@ -232,11 +232,14 @@ def _decode_test(function: str, field: str, options: dict[str, Any]) -> Decoded:
 
 
 def _convert_scalar(scalar: pa.Scalar) -> Any:
-    """Return an int, bool, bytes, str or Time; None for null and for other types."""
+    """Return an int, bool, bytes, str or Time; None for null and for other types.
+
+    A time without a zone is None: pyarrow refuses to compare it with a column that has one.
+    """
     kind = scalar.type
     if not scalar.is_valid:
         return None
     if pa.types.is_timestamp(kind):
-        return Time(scalar.value, UNITS[kind.unit])
+        return None if kind.tz is None else Time(scalar.value, UNITS[kind.unit])
     value = scalar.as_py()
     return value if type(value) in (int, bool, bytes, str) else None
