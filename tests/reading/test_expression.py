@@ -348,6 +348,30 @@ def test_nanoseconds_are_exact():
     assert parse_time("1970-01-01T00:00:01.5+00:00") == 1.5
 
 
+@pytest.mark.parametrize("end", ["12:30:15,5", "123015.5", "12:30:15.5+00:00", "12:30:15.5Z"])
+def test_seconds_have_fractions(end):
+    assert parse_time("1970-01-01T" + end) == 45_015.5
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "2026-01-01T12.5",  # half past twelve in ISO 8601
+        "2026-01-01T12:30.5",
+        "20260101T1230,5",
+        "2026-01-01.5",
+        "2026-01-01T12:00+02:00.5",
+        "2026-01-01T12:00+02:00:00.5",
+        "2026-01-01T12:00:00.5.5",
+    ],
+)
+def test_only_seconds_have_fractions(text):
+    with pytest.raises(ValueError, match=r"only seconds may have a fraction"):
+        parse_time(text)
+    with pytest.raises(ValueError, match=r"only seconds may have a fraction"):
+        parse(f'timestamp >= "{text}"')
+
+
 DURATIONS = {
     "latency > 20ms": Filter("latency", ">", 20_000_000),
     "latency <= 1.5us": Filter("latency", "<=", 1_500),

@@ -86,7 +86,10 @@ KEYWORDS = ("and", "or", "not", "in", "is", "null", *FLAGS)
 # An escape in text; in text also \uXXXX, in bytes also \xNN.
 ESCAPE = re.compile(r"\\(?:x[0-9a-fA-F]{2}|u[0-9a-fA-F]{4}|.)", re.DOTALL)
 ESCAPES = {"\\": "\\", '"': '"', "'": "'", "n": "\n", "r": "\r", "t": "\t"}
-FRACTION = re.compile(r"[.,]([0-9]+)")
+# A fraction of seconds. The digits before it are no date, and no offset from UTC.
+FRACTION = re.compile(
+    r"(?:(?<=[^0-9+-][0-9]{2}:[0-9]{2}:[0-9]{2})|(?<=[^0-9+-][0-9]{6}))[.,]([0-9]+)"
+)
 
 
 def where(table: FrameTable, expression: str, *, file: str | None = None) -> FrameTable:
@@ -139,11 +142,19 @@ def add_expression(
 def parse_time(text: str) -> Fraction:
     """Return the seconds since 1970 of an ISO 8601 date or time. UTC is the default time zone.
 
+    Seconds may have a fraction. Those of hours and minutes are refused, because `datetime` takes
+    them for fractions of seconds.
+
     Raises ValueError.
     """
     # datetime has microseconds, and columns may have nanoseconds.
     fraction = FRACTION.search(text)
     whole = text if fraction is None else text[: fraction.start()] + text[fraction.end() :]
+    if "." in whole or "," in whole:
+        raise ValueError(
+            f"{make_visible(text)} is not a date or time of ISO 8601 "
+            "(only seconds may have a fraction)"
+        )
     try:
         time = datetime.fromisoformat(whole)
     except ValueError:
