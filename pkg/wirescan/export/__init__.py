@@ -9,6 +9,7 @@ Start with `batches.py`.
     parquet.py            files to Parquet, in one process
     counted_batches.py    the rows of a conversion, with their counts
     parquet_writer.py     Parquet files, and directories whose files become visible together
+    parquet_types.py      decoded values as types that Parquet has
     hive_layout.py        directories by the values of columns
     fault_report.py       the bad frames of files, as a table
     grouping.py           groups of columns, aggregated

@@ -34,6 +34,7 @@ import numpy as np
 
 from wirescan.decoding.payload_columns import PayloadColumns
 from wirescan.export.batches import BATCH_BYTES
+from wirescan.export.parquet_types import convert_batch, convert_schema
 from wirescan.export.table_parts import split_by_bytes
 from wirescan.frames import to_arrow
 from wirescan.frames.escape import make_visible
@@ -136,7 +137,9 @@ class Layout:
     def schema(self) -> pa.Schema:
         """The Arrow schema of the files, in Spark's types where no payload is decoded."""
         schema = self.stored_schema
-        return schema if self.payloads is None else self.payloads.make_schema(schema)
+        return (
+            schema if self.payloads is None else convert_schema(self.payloads.make_schema(schema))
+        )
 
     @property
     def stored_schema(self) -> pa.Schema:
@@ -166,7 +169,7 @@ class Layout:
 
     def decode(self, batch: pa.RecordBatch) -> pa.RecordBatch:
         """Return rows of `stored_schema` as rows of `schema`."""
-        return batch if self.payloads is None else self.payloads.decode(batch)
+        return batch if self.payloads is None else convert_batch(self.payloads.decode(batch))
 
     def format_directory(self, key: Key) -> str:
         """Return the directory of the rows with a key, relative to the output.
