@@ -24,7 +24,7 @@ from wirescan.frames.columns import RESERVED, list_computed, list_places
 from wirescan.frames.registry import format_of
 from wirescan.reading import filters, nested_groups
 from wirescan.reading.chunked import iter_tables
-from wirescan.reading.filters import Filter, check_filters, prune_file
+from wirescan.reading.filters import AnyOf, Filter, Not, check_filters, prune_file
 
 ORDERS = CORPUS / "kafka" / "orders-0"
 COMPARED = {
@@ -719,3 +719,31 @@ def test_filters_are_checked_once_or_again():
     with pytest.raises(ValueError, match="is a list"):
         check_filters([("replica_nodes", "==", 1)], "kafka.metadata_response.partitions")
     assert check_filters([("replica_nodes", "is_null")], "kafka.metadata_response.partitions")
+
+
+TREES = {
+    "numbers": lambda several: ("offset", "in", several([3, 5])),
+    "negation": lambda several: Not(Filter("offset", "in", several([3, 5]))),
+    "double": lambda several: Not(Not(Filter("offset", "not in", several([3, 5])))),
+    "joined": lambda several: AnyOf(
+        several([Filter("offset", "==", 1), Filter("offset", "in", several([3, 5]))])
+    ),
+    "columns": lambda several: AnyOf(
+        several([Filter("offset", "in", several([3, 5])), Filter("key", "in", several([b"a"]))])
+    ),
+    "neither": lambda several: Not(
+        AnyOf(several([Filter("offset", "in", several([3])), ("key", "in", several([b"a"]))]))
+    ),
+    "faults": lambda several: ("fault", "in", several([4, 5])),
+    "names": lambda several: Not(("fault", "not in", several(["BAD_CODEC", "LOST"]))),
+    "sequence": lambda several: ["offset", "in", several([3])],
+}
+
+
+@pytest.mark.parametrize("tree", TREES)
+def test_values_may_be_iterators(tree):
+    """Some filters are examined more than once, and an iterator has its values once."""
+    make_tree = TREES[tree]
+    assert check_filters([make_tree(iter)], "kafka.records") == check_filters(
+        [make_tree(tuple)], "kafka.records"
+    )

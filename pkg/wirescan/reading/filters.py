@@ -147,7 +147,7 @@ def check_filters(
     format = format_of(format) if isinstance(format, str) else format
     out: list[Condition] = []
     for condition_given in filters:
-        condition = _check_condition(condition_given, format)
+        condition = _check_condition(_read_values(condition_given), format)
         out += condition.parts if isinstance(condition, All) else [condition]
     return tuple(out)
 
@@ -357,8 +357,26 @@ def _is_several(value: Any) -> bool:
     return isinstance(value, Iterable) and not isinstance(value, (str, bytes))
 
 
-def _check_condition(given: Any, format: Format, level: int = 0) -> Condition:
-    """Check a filter or a tree of them. level: the number of nodes above it."""
+def _read_values(given: Any, level: int = 0) -> Any:
+    """Return a filter or a tree of them, with tuples in place of iterators, which end when read.
+
+    level: the number of nodes above it. Raises ValueError for a tree that is too deep.
+    """
+    if isinstance(given, (All, AnyOf, Not)) and level > DEEPEST_CONDITION:
+        raise ValueError(f"a condition is nested more than {DEEPEST_CONDITION} levels deep")
+    if isinstance(given, Not):
+        return Not(_read_values(given.part, level + 1))
+    if isinstance(given, (All, AnyOf)):
+        return type(given)(tuple(_read_values(part, level + 1) for part in given.parts))
+    values = tuple(given) if _is_several(given) else ()
+    if len(values) == 3 and values[1] in SET_OPS and _is_several(values[2]):
+        values = (*values[:2], tuple(values[2]))
+        return Filter(*values) if isinstance(given, Filter) else values
+    return given if isinstance(given, tuple) else values or given
+
+
+def _check_condition(given: Any, format: Format) -> Condition:
+    """Check a filter or a tree of them, which `_read_values` returned."""
     if not isinstance(given, (All, AnyOf, Not)):
         values = tuple(given) if _is_several(given) else ()
         if not 2 <= len(values) <= 3:
@@ -367,29 +385,27 @@ def _check_condition(given: Any, format: Format, level: int = 0) -> Condition:
                 f"but the list contains {values or given!r}"
             )
         return _check_filter(Filter(*values), format)
-    if level > DEEPEST_CONDITION:
-        raise ValueError(f"a condition is nested more than {DEEPEST_CONDITION} levels deep")
     if isinstance(given, Not):
-        return _check_negation(given.part, format, level + 1)
+        return _check_negation(given.part, format)
     if isinstance(given, AnyOf):
         joined = join_equalities(given)
         if joined is not None:
             return _check_filter(joined, format)
     parts: list[Condition] = []
     for part in given.parts:
-        checked = _check_condition(part, format, level + 1)
+        checked = _check_condition(part, format)
         parts += checked.parts if isinstance(checked, type(given)) else [checked]
     return type(given)(tuple(parts))
 
 
-def _check_negation(part: Any, format: Format, level: int) -> Condition:
+def _check_negation(part: Any, format: Format) -> Condition:
     """Check the negation of a condition. It is null where the condition is null."""
     if isinstance(part, Not):
-        return _check_condition(part.part, format, level)
+        return _check_condition(part.part, format)
     if isinstance(part, (All, AnyOf)):
         opposite = AnyOf if isinstance(part, All) else All
-        return _check_condition(opposite([Not(each) for each in part.parts]), format, level)
-    checked = _check_condition(part, format, level)
+        return _check_condition(opposite([Not(each) for each in part.parts]), format)
+    checked = _check_condition(part, format)
     assert isinstance(checked, Filter)
     column, op, *_ = Filter(*part)
     kind = _describe_column(format, column).kind
