@@ -195,6 +195,21 @@ def test_logical_types():
     ]
 
 
+@pytest.mark.parametrize(
+    "kind, name, per_day",
+    [("int", "time-millis", 86_400_000), ("long", "time-micros", 86_400_000_000)],
+)
+def test_times_are_within_a_day(kind, name, per_day):
+    """Arrow has no other times of day: DuckDB ends its database when it reads one."""
+    numbers = [0, per_day - 1, -1, per_day, 2**31 - 1 if kind == "int" else 2**63 - 1]
+    payloads = [encode(record(("time", kind)), {"time": number}) for number in numbers]
+    schema = record(("time", {"type": kind, "logicalType": name}))
+    decoded = AvroDecoder(json.dumps(schema)).decode(pa.array(payloads, pa.binary()))
+    decoded.values.validate(full=True)
+    assert decoded.values.is_valid().to_pylist() == [True, True, False, False, False]
+    assert decoded.reasons.to_pylist() == [None] * 2 + ["a number is outside its range"] * 3
+
+
 @pytest.mark.parametrize("number", [0, 1, -1, 127, -128, 10**38 - 1, -(10**38) + 1])
 @pytest.mark.parametrize("extra", [0, 1, 5])
 def test_decimals_of_any_width(number, extra):

@@ -61,7 +61,8 @@ cdef struct Step:
     int32_t argument
     int32_t count               # of children
     const int32_t* children
-    const uint8_t* constant     # DEFAULT: a value. DECIMAL: the limit, two uint64, low first
+    const uint8_t* constant     # DEFAULT: a value. DECIMAL: the limit, two uint64, low first. INT,
+                                # LONG: nothing, or the limit of numbers from 0 on, an int64
     int32_t constant_size
 
 cdef struct Walk:
@@ -79,6 +80,7 @@ cdef class Program(ProgramMemory):
         bytes. DECIMAL: the bytes, or -1 if a size is before them. BRANCH: the child of the struct.
     children: the steps inside. ENUM: for each symbol the number in the column, or -1.
     constant: DEFAULT: an encoded value. DECIMAL: 16 bytes, the smallest number that is too large.
+        INT and LONG: nothing, or 8 bytes: the number is at least 0 and less than these.
     """
     cdef Step* steps
 
@@ -102,8 +104,13 @@ cdef inline Refusal add_number(Walk* walk, const Step* step, int64_t number) noe
     cdef int32_t small = <int32_t>number
     cdef float single
     cdef double real
+    cdef int64_t limit
     if step.node < 0:
         return FINE
+    if step.constant_size:
+        memcpy(&limit, step.constant, 8)
+        if not 0 <= number < limit:
+            return BAD_NUMBER
     node = &walk.out.tree.nodes[step.node]
     if step.argument == AS_INT:
         return FINE if add_fixed(node, &small, 4) else FULL

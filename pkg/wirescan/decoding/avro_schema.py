@@ -54,6 +54,8 @@ LOGICAL = {
     },
 }
 DECIMAL_DIGITS = 38  # of decimal128
+# The units of a day, for each type of a time of day. Arrow has no other times of day.
+PER_DAY = {pa.time32("ms"): 86_400_000, pa.time64("us"): 86_400_000_000}
 SKIPPED = -1  # the node of a value that is skipped
 NUMBERS = ("int", "long", "float", "double")
 READ = {
@@ -409,7 +411,10 @@ class _Compiler:
             size = writer.size if writer.kind == "fixed" else -1
             return self._add(Op.DECIMAL, node, size, [], constant)
         if reader.kind in NUMBERS:
-            return self._add(READ[writer.kind], node, Target(NUMBERS.index(reader.kind)))
+            target = Target(NUMBERS.index(reader.kind))
+            limit = PER_DAY.get(reader.logical)
+            constant = b"" if limit is None else struct.pack("=q", limit)
+            return self._add(READ[writer.kind], node, target, constant=constant)
         if reader.kind == "fixed":
             return self._add(Op.FIXED, node, reader.size)
         return self._add(READ[writer.kind], node, int(reader.kind == "string"))
