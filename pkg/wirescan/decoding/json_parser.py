@@ -11,6 +11,8 @@ works around:
   Values are then read with these types.
 - It loses some values of a list of type null, even with given types. So such lists are read as
   lists of string.
+- It does not refuse a time of day outside of the day, and a date64 that is not a whole day. So
+  columns of these types are validated.
 - Before pyarrow 23, it does not refuse a timestamp in nanoseconds outside the years 1677 to 2262.
   The value wraps instead. `_check_years` finds such values.
 """
@@ -228,6 +230,9 @@ def _read(text: Any, schema: pa.Schema, unexpected: str, longest: int = 0) -> pa
         return pa.json.read_json(pa.BufferReader(text), options, parsing)
 
     table = read(schema, unexpected)
+    for field in table.schema:
+        if _has_limits(field.type):
+            table[field.name].validate(full=True)
     if not _wraps_timestamps():
         return table
     as_text = _map_types(pa.struct(schema), _replace_nanoseconds)
@@ -237,6 +242,15 @@ def _read(text: Any, schema: pa.Schema, unexpected: str, longest: int = 0) -> pa
         for field in stamped:
             _check_years(table[field.name], texts[field.name])
     return table
+
+
+def _has_limits(kind: pa.DataType) -> bool:
+    """Return whether the parser accepts numbers that are no values of a type, at any depth."""
+    if pa.types.is_struct(kind):
+        return any(_has_limits(field.type) for field in kind)
+    if pa.types.is_list(kind):
+        return _has_limits(kind.value_type)
+    return bool(pa.types.is_time(kind) or pa.types.is_date64(kind))
 
 
 @cache
