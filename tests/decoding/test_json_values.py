@@ -110,6 +110,17 @@ def test_times_are_within_a_day_and_dates_are_days(kind, numbers, member):
     assert reasons.is_valid().to_pylist() == [False, False, True, True]
 
 
+@pytest.mark.parametrize("member", ["%s", '{"x":%s}', "[null,%s]"])
+def test_numbers_that_are_too_large_for_a_float_are_refused(member):
+    types = {"%": pa.float32(), "{": pa.struct([("x", pa.float32())]), "[": pa.list_(pa.float32())}
+    schema = pa.schema([("t", types[member[0]])])
+    numbers = ["3.4028235e38", "-1e38", "1e39", "-3.5e38", "9" * 39]
+    payloads = [b'{"t":%s}' % (member % number).encode() for number in numbers]
+    values, reasons = JsonDecoder(schema).decode(pa.array(payloads, pa.binary()))
+    assert values.is_valid().to_pylist() == [True, True, False, False, False]
+    assert all("to float" in reason.as_py() for reason in reasons[2:])
+
+
 def test_objects_without_members_stay_text():
     decoder = parse_decoder("json")
     payloads = pa.array([b"{}", b" { } ", b"[]", None], pa.binary_view())

@@ -33,6 +33,7 @@ TIME = re.compile(
     r"(?:[T ](?:[01]\d|2[0-3])(?::[0-5]\d(?::[0-5]\d(?:\.\d{1,9})?)?)?(?:Z|[+-]\d\d(?::?\d\d)?)?)?",
     re.ASCII,
 )
+FLOAT_LIMIT = 2**128 - 2**103  # from here on, the nearest float is infinity
 FIRST_YEAR = 1677  # 64 bits of nanoseconds begin within this year
 LAST_YEAR = 2262  # ... and end within this one
 
@@ -160,6 +161,8 @@ class Types:
             if name != "int64":
                 self._shape_decides = False  # a short number may be outside the range
             fits = type(value) is int and bounds.min <= value <= bounds.max
+        elif name == "float":
+            fits = abs(value) < FLOAT_LIMIT
         elif name.startswith("timestamp"):
             fits = _is_time(value, given_type)
         return None if fits else f"Field {path}: failed to convert {value!r:.80} to {name}"

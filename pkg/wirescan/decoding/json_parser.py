@@ -11,6 +11,7 @@ works around:
   Values are then read with these types.
 - It loses some values of a list of type null, even with given types. So such lists are read as
   lists of string.
+- A number that is too large for a float of 32 bits becomes infinity. `_refuse_infinity` finds it.
 - It does not refuse a time of day outside of the day, and a date64 that is not a whole day. So
   columns of these types are validated.
 - Before pyarrow 23, it does not refuse a timestamp in nanoseconds outside the years 1677 to 2262.
@@ -233,6 +234,8 @@ def _read(text: Any, schema: pa.Schema, unexpected: str, longest: int = 0) -> pa
     for field in table.schema:
         if _has_limits(field.type):
             table[field.name].validate(full=True)
+        if _has_floats(field.type):
+            _refuse_infinity(table[field.name])
     if not _wraps_timestamps():
         return table
     as_text = _map_types(pa.struct(schema), _replace_nanoseconds)
@@ -251,6 +254,26 @@ def _has_limits(kind: pa.DataType) -> bool:
     if pa.types.is_list(kind):
         return _has_limits(kind.value_type)
     return bool(pa.types.is_time(kind) or pa.types.is_date64(kind))
+
+
+def _has_floats(kind: pa.DataType) -> bool:
+    """Return whether a type has floats of 32 bits, at any depth."""
+    if pa.types.is_struct(kind):
+        return any(_has_floats(field.type) for field in kind)
+    if pa.types.is_list(kind):
+        return _has_floats(kind.value_type)
+    return bool(pa.types.is_float32(kind))
+
+
+def _refuse_infinity(values: pa.ChunkedArray) -> None:
+    """Raise ArrowInvalid if a float of 32 bits is infinite, at any depth: JSON has no infinity."""
+    if pa.types.is_struct(values.type):
+        for member in values.flatten():
+            _refuse_infinity(member)
+    elif pa.types.is_list(values.type):
+        _refuse_infinity(compute.list_flatten(values))
+    elif pa.types.is_float32(values.type) and compute.any(compute.is_inf(values)).as_py():
+        raise pa.ArrowInvalid("a number is too large: failed to convert it to float")
 
 
 @cache
