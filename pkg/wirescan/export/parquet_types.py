@@ -10,7 +10,6 @@ from wirescan.frames.optional_packages import name_package
 
 with name_package("pyarrow", __name__, "'wirescan[arrow]'"):
     import pyarrow as pa
-    from pyarrow import compute
 
 EMPTY_OBJECT = "{}"
 
@@ -52,7 +51,9 @@ def _convert_array(array: pa.Array, kind: pa.DataType) -> pa.Array:
     if array.type == kind:
         return array
     if pa.types.is_string(kind):
-        return compute.if_else(array.is_valid(), EMPTY_OBJECT, pa.scalar(None, kind))
+        import pyarrow.compute as pc  # few payloads need it, and its start takes long
+
+        return pc.if_else(array.is_valid(), EMPTY_OBJECT, pa.scalar(None, kind))
     if pa.types.is_struct(kind):
         children = [
             _convert_array(array.field(i), kind.field(i).type) for i in range(kind.num_fields)
