@@ -163,6 +163,46 @@ def test_damage_inside_an_intact_batch_names_its_file(tmp_path):
     assert f"of {right}, row 0" in result.stderr
 
 
+def encode_disordered(*deltas: int, value: bytes = b"v") -> bytes:
+    """Encode a batch from offset 0 whose records have these offset deltas, as no broker writes."""
+    body = b"".join(
+        bytes([14, 0, 0, 2 * delta, 1, 2, *value, 0]) for delta in deltas
+    )  # length, attributes, timestamp, offset, null key, value, headers
+    batch = bytearray(encode_batch([Record(0, TIME, None, value)])[:61] + body)
+    batch[8:12] = (len(batch) - 12).to_bytes(4, "big")
+    batch[23:27] = max(deltas).to_bytes(4, "big")
+    batch[57:61] = len(deltas).to_bytes(4, "big")
+    return correct_checksums(batch)
+
+
+@pytest.mark.parametrize(
+    ("deltas", "meaning"),
+    [
+        ((2, 1, 0), "offset 1 follows offset 2"),  # it never ended
+        ((0, 1, 1, 2), "offset 1 follows offset 1"),  # such logs were equal
+    ],
+)
+def test_records_out_of_order_inside_a_batch_are_an_error(deltas, meaning, tmp_path):
+    left = write(tmp_path / "a.log", encode_disordered(*deltas))
+    right = write(tmp_path / "b.log", encode_disordered(*sorted(set(deltas)), value=b"w"))
+    for pair in ((left, right), (right, left)):
+        result = run("diff", *pair)
+        assert result.exit_code == 2
+        assert str(left) in result.stderr and meaning in result.stderr
+    assert compare(left, left) == (0, [])
+
+
+def test_batches_that_overlap_are_an_error(tmp_path):
+    """The second batch begins with offset 1 again: its records 1 and 2 were not compared."""
+    rows = make_records([1, 2, 3], at1={"value": b"other"})
+    left = write(tmp_path / "a.log", encode_batch(make_records(range(3))), encode_batch(rows))
+    right = write(tmp_path / "b.log", encode_batch(make_records(range(4))))
+    for options in ((), ("--exact",)):
+        result = run("diff", left, right, *options)
+        assert result.exit_code == 2
+        assert "offset 1 follows offset" in result.stderr
+
+
 def test_batches_that_expand_to_too_much_are_not_opened(tmp_path):
     """Each log has a value of 1 MiB of zeros in a batch of about 1 KiB."""
     logs = []

@@ -249,7 +249,8 @@ class _LogReader:
         self._outer = _OuterTable("", self.frames)  # the table of these frames
         self.records: FrameTable | Any = ()  # opened, and not compared yet
         self._opened: Iterator[FrameTable] = iter(())
-        self._reach = -1  # the last offset so far
+        self._reach = -1  # the last offset of the frames so far
+        self._record_reach = -1  # the last offset of the records so far
 
     def _scan(self, source: LogSource) -> Iterator[_OuterTable]:
         """Yield the tables of a log, whose offsets rise."""
@@ -306,6 +307,7 @@ class _LogReader:
 
     def skip(self, count: int) -> None:
         """Pass over the next frames."""
+        self._record_reach = int(self.frames[log_columns(self.frames).last][count - 1])
         self.frames = self.frames[count:]
 
     @property
@@ -322,6 +324,7 @@ class _LogReader:
                 group = self.frames[:GROUP]
                 self.frames = self.frames[GROUP:]
                 if self._format is self._format.outermost:
+                    self._check_order(group)
                     self.records = group
                 else:
                     self._opened = open_nested(
@@ -339,8 +342,26 @@ class _LogReader:
             table = next(self._opened, None)
             if table is None:
                 return False
+            self._check_order(table)
             self.records = table
         return True
+
+    def _check_order(self, records: FrameTable) -> None:
+        """Raise ValueError if the offsets of the next records do not rise.
+
+        No checksum covers the offset of a batch, and a batch may state any offsets of its records.
+        """
+        columns = log_columns(records)
+        offsets = records[columns.first]
+        lasts = records[columns.last]  # another column only for frames
+        before = np.append(self._record_reach, lasts[:-1])
+        for row in np.flatnonzero(offsets <= before)[:1].tolist():
+            raise ValueError(
+                f"{self._outer.name}: the offsets of the records do not rise, so they are not "
+                f"compared: offset {int(offsets[row])} follows offset {int(before[row])}"
+            )
+        if len(offsets):
+            self._record_reach = int(lasts[-1])
 
     def take(self, stop: int) -> FrameTable:
         """Return the opened records up to the offset `stop`, and remove them."""
