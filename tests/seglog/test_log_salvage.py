@@ -319,6 +319,17 @@ def test_a_batch_that_is_written_twice_is_kept_once(tmp_path):
     assert list_lost(report) == []
 
 
+@pytest.mark.parametrize("base", [(1 << 63) - 1, (1 << 63) - 2])
+def test_a_batch_at_the_end_of_all_offsets_beside_a_duplicate(base, tmp_path):
+    """The range of the last offset stops at 2**63, which is no i8."""
+    first = make_batch(0)
+    rows = [Record(offset, TIME, None, b"x") for offset in range(base, 1 << 63)]
+    last = encode_batch(rows)
+    batches, report = salvage_log(tmp_path, {0: [first, first, last, last]})
+    assert batches == [first, last]
+    assert list_faults(report) == ["DUPLICATE", "DUPLICATE"]
+
+
 def test_a_hole_after_a_duplicate_is_no_loss(tmp_path):
     log = {0: [make_batch(0), make_batch(0), make_batch(20)]}
     _, report = salvage_log(tmp_path, log)

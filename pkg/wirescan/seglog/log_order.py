@@ -43,8 +43,9 @@ class Run(NamedTuple):
 class Splits(NamedTuple):
     """Where runs must be divided, because runs overlap.
 
-    bounds: sorted i8 array of offsets; a run ends before each. starts, stops: i8 arrays, the ranges
-    of offsets that several runs have. A frame in such a range is a run of its own.
+    bounds: sorted u8 array of offsets; a run ends before each. starts, stops: u8 arrays, the ranges
+    of offsets that several runs have. A frame in such a range is a run of its own. They are
+    unsigned because the range of the largest offset stops at 2**63.
     """
 
     bounds: np.ndarray
@@ -55,13 +56,13 @@ class Splits(NamedTuple):
         """Return a bool array: the frames with an offset that several runs have."""
         if not len(self.starts):
             return np.zeros(len(first), bool)
-        following = np.searchsorted(self.stops, first, "right")
-        starts = np.append(self.starts, np.iinfo(np.int64).max)
-        shared: np.ndarray = starts[following] <= last
+        following = np.searchsorted(self.stops, first.astype(np.uint64), "right")
+        starts = np.append(self.starts, np.iinfo(np.uint64).max)
+        shared: np.ndarray = starts[following] <= last.astype(np.uint64)
         return shared
 
 
-NO_SPLITS = Splits(*(np.empty(0, np.int64) for _ in range(3)))
+NO_SPLITS = Splits(*(np.empty(0, np.uint64) for _ in range(3)))
 
 
 def find_sound_rows(frames: FrameTable) -> np.ndarray:
@@ -101,7 +102,7 @@ class RunList:
         starts = frames.positions
         stops = starts + frames["size"]
         shared = self._splits.is_shared(first, last)
-        part = np.searchsorted(self._splits.bounds, first, "right")
+        part = np.searchsorted(self._splits.bounds, first.astype(np.uint64), "right")
         is_new = np.ones(len(frames), bool)
         is_new[1:] = (first[1:] != last[:-1] + 1) | (part[1:] != part[:-1])
         is_new[1:] |= shared[1:] | shared[:-1]
@@ -142,7 +143,7 @@ class RunList:
 
     def _has_bound(self, offset: int) -> bool:
         bounds = self._splits.bounds
-        place = int(np.searchsorted(bounds, offset))
+        place = int(np.searchsorted(bounds, np.uint64(offset)))
         return place < len(bounds) and int(bounds[place]) == offset
 
     def _join_older(self) -> None:
@@ -182,8 +183,8 @@ def find_splits(runs: list[Run]) -> Splits:
         reach = max(reach, stop)
     if not shared:
         return NO_SPLITS
-    bounds = np.unique(np.array(ranges, np.int64))
-    starts, stops = np.array(shared, np.int64).T
+    bounds = np.unique(np.array(ranges, np.uint64))
+    starts, stops = np.array(shared, np.uint64).T
     return Splits(bounds, starts, stops)
 
 
