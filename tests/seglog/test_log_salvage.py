@@ -5,10 +5,12 @@ from __future__ import annotations
 import os
 import random
 import shutil
+import time
 from collections.abc import Callable
 from itertools import pairwise
 from pathlib import Path
 
+import numpy as np
 import pytest
 from hypothesis import assume, given
 
@@ -16,10 +18,12 @@ from tests.strategies import kafka_log as log_strategies
 from tests.strategies import shared as st
 from tests.support.command import parse_lines, run
 from tests.support.paths import CORPUS, KAFKA_CORPUS
+from tests.support.slowness import SLOWNESS
 from tests.support.tables import record_computed
 from wirescan import kafka, scan
 from wirescan.frames.registry import format_of
 from wirescan.kafka import Record, encode_batch, encode_message_set
+from wirescan.kafka.log.index_files import read_transaction_index
 from wirescan.kafka.log.index_writer import KafkaIndexWriter
 from wirescan.liftbridge.log.commit_log import CommitLog
 from wirescan.liftbridge.log.index_writer import LiftbridgeIndexWriter
@@ -542,6 +546,28 @@ def test_a_transaction_without_its_end_is_reported(tmp_path):
     (end,) = (event for event in report.events if isinstance(event, OpenEnd))
     assert "producer 2 from offset 2" in end.meaning
     assert not (tmp_path / "out" / "orders-0" / f"{0:020}.txnindex").exists()
+
+
+def test_many_open_transactions_cost_linear_time(tmp_path):
+    """Each end of a transaction searched all others that are open for the first one."""
+    count = 40_000
+    steps = [(producer, log_strategies.DATA) for producer in range(count)]
+    steps += [(producer, log_strategies.ABORT) for producer in reversed(range(count))]
+    offsets = [*range(0, 2 * count, 2), *range(2 * count, 3 * count)]
+    table = kafka.scan(b"".join(map(log_strategies.encode_step, steps, offsets)))
+    writer = KafkaIndexWriter()
+    writer.start_segment(str(tmp_path / f"{0:020}.log"))
+    begun = time.process_time()
+    writer.add(table, 0)
+    assert time.process_time() - begun < 2 * SLOWNESS
+    writer.end_segment()
+    assert writer.describe_end() == []
+    entries = read_transaction_index(str(tmp_path / f"{0:020}.txnindex"))
+    ends = np.arange(2 * count, 3 * count)
+    assert entries["last_offset"].tolist() == ends.tolist()
+    assert entries["first_offset"].tolist() == offsets[:count][::-1]
+    # Producer 0, which begins at offset 0, is the last one to end.
+    assert entries["last_stable_offset"].tolist() == [0] * (count - 1) + [3 * count]
 
 
 def make_unreadable(batch: bytes) -> bytes:

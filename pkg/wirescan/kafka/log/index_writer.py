@@ -7,6 +7,7 @@ TimeIndex.maybeAppend and ProducerStateManager.lastStableOffset.
 from __future__ import annotations
 
 from bisect import bisect_right
+from collections import OrderedDict
 from contextlib import ExitStack
 from typing import BinaryIO
 
@@ -34,7 +35,9 @@ class KafkaIndexWriter:
     """
 
     def __init__(self) -> None:
-        self._first_offsets: dict[int, int] = {}  # producer -> start of its open transaction
+        # Producer -> start of its open transaction, in the order of these offsets. The first one of
+        # an OrderedDict is found in constant time, also after many were removed.
+        self._first_offsets: OrderedDict[int, int] = OrderedDict()
 
     def start_segment(self, path: str) -> None:
         """Begin the indexes of a new segment. Its name is its base offset. Raises OSError."""
@@ -105,7 +108,7 @@ class KafkaIndexWriter:
             first = self._first_offsets.pop(producer, None)
             if first is None or kind != ABORT:
                 continue  # a marker without data changes nothing
-            stable = min(self._first_offsets.values(), default=offset + 1)
+            stable = next(iter(self._first_offsets.values()), offset + 1)
             entry = np.array((0, producer, first, offset, stable), ABORTED_ENTRY)
             self._aborted = self._aborted or self._open(".txnindex")
             self._aborted.write(entry.tobytes())
@@ -122,5 +125,5 @@ class KafkaIndexWriter:
         return [
             f"the transaction of producer {producer} from offset {first} has no end: readers "
             "of committed data stop there"
-            for producer, first in sorted(self._first_offsets.items(), key=lambda item: item[1])
+            for producer, first in self._first_offsets.items()
         ]
