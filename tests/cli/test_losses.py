@@ -6,8 +6,10 @@ import json
 import os
 import shutil
 import struct
+import time
 from pathlib import Path
 from random import Random
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -16,6 +18,7 @@ from click.testing import CliRunner, Result
 from tests.strategies.kafka import correct_checksums
 from tests.strategies.kafka_log import indexes
 from tests.support.paths import KAFKA_CORPUS
+from tests.support.slowness import SLOWNESS
 from tests.support.tables import record_computed
 from wirescan import kafka
 from wirescan.cli.input import read_part
@@ -23,6 +26,8 @@ from wirescan.cli.main import main
 from wirescan.cli.support import losses
 from wirescan.kafka import Record, encode_batch
 from wirescan.kafka.files import SEGMENTS
+from wirescan.kafka.log.index_files import TIME_ENTRY
+from wirescan.kafka.log.side_files import Memory, SegmentIndexes
 
 ORDERS = [0, 1480, 4160, 8160, 12500, 15336, 18101, 20800, 24800]
 END = 27708  # offset after the last record of orders-0
@@ -602,6 +607,30 @@ def test_the_work_on_a_table_does_not_grow_with_its_damage(change, tmp_path, mon
         assert len(verify_json(path)) > changed
         counts.append(len(computed))
     assert counts[0] == counts[1]
+
+
+def test_the_work_on_a_table_does_not_grow_with_the_rest_of_the_log(tmp_path):
+    """Neither entries of other batches nor transactions of other producers are work."""
+    entries = 400_000
+    producers = 12_000
+    times = np.empty(entries, TIME_ENTRY)
+    times["timestamp"] = FIRST_TIME + producers + np.arange(entries)
+    times["offset"] = producers + np.arange(entries)
+    path = tmp_path / make_file_name(0)
+    path.with_suffix(".timeindex").write_bytes(times.tobytes())
+    batches = [
+        make_batch(i, 1, transactional=True, producer_id=i, producer_epoch=0, base_sequence=0)
+        for i in range(producers)
+    ]
+    table = kafka.scan(b"".join(batches))
+    log = SimpleNamespace(names=None, bases=None, verified=[0], memory=Memory())
+    check = SegmentIndexes(str(path), log)
+    assert list(check.check_frames(table[:-1000])) == []
+    begun = time.process_time()
+    for row in range(producers - 1000, producers):
+        assert list(check.check_frames(table[row : row + 1])) == []
+    assert time.process_time() - begun < SLOWNESS
+    assert len(log.memory.first_offsets) == producers
 
 
 def test_what_many_intact_batches_have_lost_is_found_in_one_pass(monkeypatch):

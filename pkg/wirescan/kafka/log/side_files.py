@@ -38,11 +38,10 @@ from wirescan.kafka.files import (
 from wirescan.kafka.log import index_files
 from wirescan.kafka.log.transactions import (
     ABORT,
-    SPAN,
+    DATA,
     STEP,
     find_transactions,
     list_transaction_steps,
-    make_data_steps,
 )
 from wirescan.seglog.index_entries import read_entries
 
@@ -114,9 +113,12 @@ def _make_path(log: LogState, name: str) -> str:
 
 @dataclass
 class Memory:
-    """What the check of a segment keeps for the next one: the open transactions, dtype STEP."""
+    """What the check of a segment keeps for the next one.
 
-    open_transactions: np.ndarray = field(default_factory=lambda: np.empty(0, STEP))
+    first_offsets: producer -> first offset of its open transaction.
+    """
+
+    first_offsets: dict[int, int] = field(default_factory=dict)
 
 
 class SegmentIndexes:
@@ -139,7 +141,12 @@ class SegmentIndexes:
                 self._broken.append(finding)
             if entries is not None:
                 self._entries[kind] = entries
-        self._aborted = np.empty(0, SPAN)  # transactions that an abort marker of the segment ends
+        # Each table of batches searches these arrays. A search in a column of an array of entries
+        # copies the column.
+        self._positions = self._copy_column("index", "position")
+        self._offsets_of_times = self._copy_column("timeindex", "offset")
+        # Transactions that an abort marker of the segment ends: arrays of dtype SPAN.
+        self._aborted: list[np.ndarray] = []
         self._markers: set[tuple[int, int]] = set()  # (producer, offset) of these markers
         self._last = 0  # position of the last batch
         self._size = 0  # position after the last batch
@@ -153,6 +160,11 @@ class SegmentIndexes:
         if self._log.names is not None and find_translator(path) is None:
             return get_file_name(path) in self._log.names  # without a request for each file
         return exists(path)
+
+    def _copy_column(self, kind: str, column: str) -> np.ndarray:
+        """Return a column of an index as an array of its own; empty without readable entries."""
+        entries = self._entries.get(kind)
+        return np.empty(0, np.int64) if entries is None else entries[column].copy()
 
     def check_frames(self, table: FrameTable) -> Iterator[Finding]:
         """Compare the next batches with the entries that point at them."""
@@ -172,7 +184,7 @@ class SegmentIndexes:
         """Report entries of `.index` that do not point at the batch of their offset."""
         entries = self._entries["index"]
         starts = table.positions
-        low, high = np.searchsorted(entries["position"], [int(starts[0]), self._size])
+        low, high = np.searchsorted(self._positions, [int(starts[0]), self._size])
         rows = np.searchsorted(starts, entries["position"][low:high], side="right") - 1
         here = entries[low:high]
         is_start = starts[rows] == here["position"]
@@ -194,12 +206,14 @@ class SegmentIndexes:
         last = table["last_offset"][good]
         if not len(good) or (np.diff(last) <= 0).any():
             return
-        places = np.searchsorted(last, entries["offset"])
-        in_batch = places < len(good)
-        rows = good[np.where(in_batch, places, 0)]
-        in_batch &= table["base_offset"][rows] <= entries["offset"]
-        wrong = in_batch & (table["max_timestamp"][rows] != entries["timestamp"])
-        for number in np.flatnonzero(wrong).tolist():
+        first = table["base_offset"]
+        low = int(np.searchsorted(self._offsets_of_times, int(first[good[0]])))
+        high = int(np.searchsorted(self._offsets_of_times, int(last[-1]), side="right"))
+        offsets = self._offsets_of_times[low:high]
+        rows = good[np.searchsorted(last, offsets)]
+        wrong = first[rows] <= offsets
+        wrong &= table["max_timestamp"][rows] != entries["timestamp"][low:high]
+        for number in (low + np.flatnonzero(wrong)).tolist():
             self._wrong_times.add(number)
             meaning = f"the batch of offset {int(entries['offset'][number])} has another time"
             yield self._report_entry("timeindex", number, meaning)
@@ -226,12 +240,15 @@ class SegmentIndexes:
             return
         ends = steps[steps["kind"] == ABORT]
         self._markers |= set(ends[["producer_id", "offset"]].tolist())
-        memory: Memory = self._log.memory
-        ended = find_transactions(np.concatenate([memory.open_transactions, steps]))
-        self._aborted = np.concatenate([self._aborted, ended.aborted])
-        memory.open_transactions = make_data_steps(
-            ended.open["producer_id"], ended.open["first_offset"]
-        )
+        first_offsets = self._log.memory.first_offsets
+        begun = [
+            (producer, first_offsets.pop(producer), DATA)
+            for producer in np.unique(steps["producer_id"]).tolist()
+            if producer in first_offsets
+        ]
+        ended = find_transactions(np.concatenate([np.array(begun, STEP), steps]))
+        self._aborted.append(ended.aborted)
+        first_offsets.update(ended.open[["producer_id", "first_offset"]].tolist())
 
     def end(self) -> Iterator[Finding]:
         """Report what is wrong with the indexes once the segment was read to its end."""
@@ -318,7 +335,11 @@ class SegmentIndexes:
 
     def _check_aborts(self) -> Iterator[Finding]:
         """Report differences between `.txnindex` and the abort markers of the segment."""
-        aborted = set(self._aborted[["producer_id", "last_offset"]].tolist())
+        aborted = {
+            pair
+            for spans in self._aborted
+            for pair in spans[["producer_id", "last_offset"]].tolist()
+        }
         if "txnindex" not in self._existing:
             if aborted and {"index", "timeindex"} & self._existing:
                 ending = "s" * (len(aborted) != 1)
