@@ -394,10 +394,13 @@ def test_output_file_appears_when_complete(segment, damaged, tmp_path):
     assert len([json.loads(line) for line in out.read_text().splitlines()]) == 90
 
 
-def test_an_input_is_not_replaced_by_its_own_listing(segment):
+@pytest.mark.parametrize(
+    "verb, options", [("scan", ()), ("cut", ("--offset", "0:5")), ("report", ("--markdown",))]
+)
+def test_an_input_is_not_replaced_by_its_own_output(verb, options, segment):
     before = segment.read_bytes()
     for same in (segment, segment.parent / ".." / segment.parent.name / segment.name):
-        result = run("scan", segment, "-o", same)
+        result = run(verb, segment, *options, "-o", same)
         assert result.exit_code == 2
         assert "would be replaced while it is read" in result.stderr
     assert segment.read_bytes() == before

@@ -13,7 +13,7 @@ from wirescan.cli.exit_codes import Failure, describe_error
 from wirescan.cli.foreign_files import describe_foreign_file
 from wirescan.cli.format_command import FOUND
 from wirescan.cli.input import read_head
-from wirescan.cli.output import print_message
+from wirescan.cli.output import format_path, print_message
 from wirescan.cli.support.format_choice import hint_at_format
 from wirescan.files.file_pattern import include_left_out
 from wirescan.files.source import SIDECAR, expand, get_size
@@ -111,6 +111,14 @@ def _list_readable_files(path: str, format: Format, fail: Callable[[str], None])
             yield file
         else:
             fail(message)
+
+
+def refuse_input_as_output(output: str, files: Iterable[str]) -> None:
+    """Raise Failure if the output file is one of the files to read."""
+    if not os.path.exists(output):
+        return
+    if any(os.path.exists(file) and os.path.samefile(file, output) for file in files):
+        raise Failure(f"{format_path(output)}: would be replaced while it is read")
 
 
 def compute_total_size(files: Iterable[str]) -> int | None:

@@ -12,7 +12,7 @@ from wirescan.cli.exit_codes import Failure
 from wirescan.cli.format_command import DEFAULT_FORMAT, FormatCommand, format_option
 from wirescan.cli.input import is_compressed, is_pipe, read_input
 from wirescan.cli.output import format_path, open_output, print_message
-from wirescan.cli.path_arguments import resolve_paths
+from wirescan.cli.path_arguments import refuse_input_as_output, resolve_paths
 from wirescan.cli.support.selection import Selection
 from wirescan.cli.support.selection_options import selection_options
 from wirescan.frames.format import Format
@@ -81,6 +81,8 @@ def cut(
         )
         print_message(f"wirescan: {format_count(frames, 'frame')} in {format_path(target)}")
         return
+    if output is not None:
+        refuse_input_as_output(output, files)
     with open_output(output, binary=True) as file:
         segment = SegmentFile(file)
         for path in files:

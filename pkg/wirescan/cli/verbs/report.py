@@ -13,7 +13,7 @@ from wirescan.cli.file_ends import FileEnds
 from wirescan.cli.format_command import DEFAULT_OUTERMOST_FORMAT, FormatCommand, format_option
 from wirescan.cli.input import read_input
 from wirescan.cli.output import print_message
-from wirescan.cli.path_arguments import compute_total_size, resolve_paths
+from wirescan.cli.path_arguments import compute_total_size, refuse_input_as_output, resolve_paths
 from wirescan.cli.progress import Progress
 from wirescan.cli.support.bad_blocks import BadBlocks
 from wirescan.cli.support.report_numbers import ReportNumbers
@@ -85,6 +85,7 @@ def report(
         print_message(f"wirescan: {message}")
 
     files = resolve_paths(paths, format_name)
+    refuse_input_as_output(output, files)
     top = format_name.outermost
     options: dict[str, Any] = {"check": check, "limits": limits}
     numbers = ReportNumbers(top, fail, deep=deep, **options)

@@ -19,7 +19,7 @@ from wirescan.cli.common_options import (
     paths_argument,
 )
 from wirescan.cli.completion import complete_encodings, complete_file
-from wirescan.cli.exit_codes import DAMAGE, Failure
+from wirescan.cli.exit_codes import DAMAGE
 from wirescan.cli.format_command import (
     DEFAULT_FORMAT,
     FormatCommand,
@@ -28,7 +28,7 @@ from wirescan.cli.format_command import (
 )
 from wirescan.cli.input import is_compressed, is_pipe
 from wirescan.cli.output import format_path, open_output
-from wirescan.cli.path_arguments import compute_total_size, resolve_paths
+from wirescan.cli.path_arguments import compute_total_size, refuse_input_as_output, resolve_paths
 from wirescan.cli.payload_options import decode_option
 from wirescan.cli.progress import Progress
 from wirescan.cli.support.followed_tables import FollowedTables
@@ -207,7 +207,7 @@ def scan(
     parsed = _parse_template(template, null, format_name, payloads)
     files = selection.select_files(resolve_paths(paths, format_name))
     if output:
-        _refuse_input_as_output(output, files)
+        refuse_input_as_output(output, files)
     if follow:
         _check_follow(files, output, selection)
     is_quiet = follow or kind in ("text", "template") and output is None and sys.stdout.isatty()
@@ -350,14 +350,6 @@ def _parse_template(
         return Template(text, format, null or "", payloads)
     except ValueError as error:
         raise click.BadParameter(str(error), param_hint="--template") from None
-
-
-def _refuse_input_as_output(output: str, files: Iterable[str]) -> None:
-    """Raise Failure if the output file is one of the files to read."""
-    if not os.path.exists(output):
-        return
-    if any(os.path.exists(file) and os.path.samefile(file, output) for file in files):
-        raise Failure(f"{format_path(output)}: would be replaced while it is read")
 
 
 def _parse_encodings(option: str, format: Format) -> dict[str, str]:
