@@ -137,6 +137,27 @@ def test_damage_ends_the_cut_and_leaves_nothing(tmp_path):
     assert [path.name for path in tmp_path.iterdir()] == ["orders-0"]
 
 
+@pytest.mark.parametrize("option, offsets", [("-o", "0:"), ("--to", "15:"), ("-o", "10:20")])
+def test_a_cut_frame_at_the_end_of_a_file_is_named(option, offsets, tmp_path):
+    batches = [encode_batch([Record(first + i, 0) for i in range(10)]) for first in (0, 10, 20)]
+    folder = tmp_path / "orders-0"
+    folder.mkdir()
+    (folder / f"{0:020}.log").write_bytes(batches[0] + batches[1][:-3])
+    (folder / f"{20:020}.log").write_bytes(batches[2])
+    result = run("cut", folder, "--offset", offsets, option, tmp_path / "out")
+    assert result.exit_code == (2 if offsets == "10:20" else 0)
+    size = len(batches[1]) - 3
+    assert f"tail: {size} bytes, cut frame at byte {len(batches[0])} of" in result.stderr
+
+
+def test_a_file_without_a_frame_is_damage(tmp_path):
+    (tmp_path / "a.log").write_bytes(encode_batch([Record(0, 0)]))
+    (tmp_path / "b.log").write_bytes(b"text")
+    result = run("cut", tmp_path / "a.log", tmp_path / "b.log", "--offset", "0:", "-o", "-")
+    assert result.exit_code == 1
+    assert "with no frame before it" in result.stderr
+
+
 @pytest.mark.parametrize(
     "options, message",
     [

@@ -152,6 +152,20 @@ def test_a_damaged_log_cannot_be_compared(tmp_path):
     assert run("diff", tmp_path / "none", twice).exit_code == 2
 
 
+def test_a_cut_frame_at_the_end_of_a_file_is_named(tmp_path):
+    batches = [encode_batch(make_records(range(first, first + 5))) for first in (0, 5)]
+    left = write(tmp_path / "a.log", batches[0], batches[1][:-3])
+    right = write(tmp_path / "b.log", batches[0])
+    result = run("diff", left, right)
+    assert (result.exit_code, result.stdout) == (0, "equal\n")
+    size = len(batches[1]) - 3
+    assert f"tail: {size} bytes, cut frame at byte {len(batches[0])} of {left}" in result.stderr
+    text = write(tmp_path / "c.log", b"text")
+    result = run("diff", left, text)
+    assert result.exit_code == 2
+    assert f"of {text}, with no frame before it" in result.stderr
+
+
 def test_damage_inside_an_intact_batch_names_its_file(tmp_path):
     good = encode_batch(make_records(range(5)))
     data = bytearray(good)

@@ -38,6 +38,7 @@ def select_frames(
     *,
     limits: Limits = Limits(),
     pieces: Iterable[memoryview] | None = None,
+    inspect_end: Callable[[FrameTable], None] | None = None,
 ) -> Iterator[FrameTable]:
     """Yield the outermost frames of a file that hold a selected record, in tables.
 
@@ -48,6 +49,8 @@ def select_frames(
             selected if it passes all of them.
         limits: for reading.
         pieces: the bytes of the file, if it cannot be read in parts.
+        inspect_end: called with the last table of outermost frames, whose `stop` and `tail` say how
+            the file ends. A frame that the end cuts is not selected.
 
     Raises:
         FrameError: for damage.
@@ -56,6 +59,8 @@ def select_frames(
     start, stop = 0, None
     if pieces is None:
         start, stop = prune_file(path, format, filters, limits=limits)
+        if stop is not None and start >= stop:
+            return
         stop = get_seekable_size(path) if stop is None else stop
         pieces = read_chunks(path, start, stop)
     allowance = Allowance(limits)
@@ -89,6 +94,8 @@ def select_frames(
             at += len(records.outermost)
         if selected.any():
             yield candidates.where(selected)
+    if inspect_end is not None:
+        inspect_end(table)
 
 
 def find_whole_frames(

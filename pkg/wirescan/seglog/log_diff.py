@@ -88,6 +88,8 @@ class LogDiff:
         examples: how many records that differ are described.
         limits: for reading.
         advance: called with the bytes of the frames that were just read, of both logs.
+        inspect_end: called for each file with its last table of frames, whose `stop` and `tail` say
+            how the file ends, and its path. A frame that the end cuts is not compared.
 
     Iterating raises FrameError for damage, ExpansionError for a file that expands to more than
     `limits.expansion`, ValueError for offsets that do not rise, and OSError.
@@ -103,6 +105,7 @@ class LogDiff:
         examples: int = 10,
         limits: Limits = Limits(),
         advance: Callable[[int], None] = lambda count: None,
+        inspect_end: Callable[[FrameTable, str], None] = lambda last, path: None,
     ):
         inner = format_of(format)
         self._outer = inner.outermost
@@ -111,8 +114,8 @@ class LogDiff:
             raise ValueError(f"{format} is not compared: its frames have no offsets or checksums")
         self._exact = exact
         self._examples = examples
-        self._left = _LogReader(left, self._format, limits, advance)
-        self._right = _LogReader(right, self._format, limits, advance)
+        self._left = _LogReader(left, self._format, limits, advance, inspect_end)
+        self._right = _LogReader(right, self._format, limits, advance, inspect_end)
         skipped = PLACES_IN_FILE if exact else (*PLACES_IN_FILE, "leader_epoch")
         self._headers = [name for name in list_columns(self._outer.dtype) if name not in skipped]
 
@@ -240,10 +243,12 @@ class _LogReader:
         format: Format,
         limits: Limits,
         advance: Callable[[int], None],
+        inspect_end: Callable[[FrameTable, str], None],
     ):
         self._format = format
         self._limits = limits
         self._advance = advance
+        self._inspect_end = inspect_end
         self._tables = self._scan(source)
         self.frames: FrameTable = format.outermost.read(b"")  # not opened yet
         self._outer = _OuterTable("", self.frames)  # the table of these frames
@@ -291,6 +296,7 @@ class _LogReader:
                 allowance=allowance,
             ):
                 yield _OuterTable(path, table, allowance)
+            self._inspect_end(table, path)
 
     @property
     def is_between_frames(self) -> bool:

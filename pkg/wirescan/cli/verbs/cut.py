@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from functools import partial
 
 import click
 
 from wirescan.cli.common_options import limits_option, paths_argument
 from wirescan.cli.completion import complete_directory, complete_file
-from wirescan.cli.exit_codes import Failure
+from wirescan.cli.exit_codes import DAMAGE, Failure
+from wirescan.cli.file_ends import FileEnds
 from wirescan.cli.format_command import DEFAULT_FORMAT, FormatCommand, format_option
 from wirescan.cli.input import is_compressed, is_pipe, read_input
 from wirescan.cli.output import format_path, open_output, print_message
@@ -57,7 +59,9 @@ Exit codes: 0 good, 1 damage was found (`wirescan salvage` leaves it out), 2 can
     shell_complete=complete_directory,
     help="A new directory, for segments with indexes.",
 )
+@click.pass_context
 def cut(
+    context: click.Context,
     *,
     paths: tuple[str, ...],
     format_name: Format,
@@ -75,30 +79,57 @@ def cut(
     if not filters and selection.partitions is None:
         raise click.UsageError("say which part: --offset, --since, --until, --key or --where")
     files = selection.select_files(resolve_paths(paths, format_name))
-    if target is not None:
-        frames = cut_to_directory(
-            files, target, format_name, filters, limits=limits, select=_select
-        )
-        print_message(f"wirescan: {format_count(frames, 'frame')} in {format_path(target)}")
-        return
-    if output is not None:
-        refuse_input_as_output(output, files)
+    ends = FileEnds()
+    select = partial(_select, ends)
+    try:
+        if target is None:
+            _write_file(output or "-", files, select, format_name, filters, limits)
+        else:
+            frames = cut_to_directory(
+                files, target, format_name, filters, limits=limits, select=select
+            )
+            print_message(f"wirescan: {format_count(frames, 'frame')} in {format_path(target)}")
+    finally:
+        ends.report()
+    context.exit(DAMAGE if ends.is_damaged else 0)
+
+
+def _write_file(
+    output: str,
+    files: Sequence[str],
+    select: Callable[..., Iterator[FrameTable]],
+    format: Format,
+    filters: Sequence[Condition],
+    limits: Limits,
+) -> None:
+    """Write the selected frames of files to one file. select: `_select` with its first argument."""
+    refuse_input_as_output(output, files)
     with open_output(output, binary=True) as file:
         segment = SegmentFile(file)
         for path in files:
-            for table in _select(path, format_name, filters, limits=limits):
+            for table in select(path, format, filters, limits=limits):
                 segment.add(table)
         if not segment.frames:
             raise Failure("no record is selected, so nothing is written")
     size = format_count(segment.size, "byte")
-    where = format_path(output or "-") if output != "-" else "standard output"
+    where = format_path(output) if output != "-" else "standard output"
     print_message(f"wirescan: {format_count(segment.frames, 'frame')}, {size} in {where}")
 
 
 def _select(
-    path: str, format: Format, filters: Sequence[Condition], *, limits: Limits
+    ends: FileEnds, path: str, format: Format, filters: Sequence[Condition], *, limits: Limits
 ) -> Iterator[FrameTable]:
-    """Yield the selected frames of a file, which may be compressed, or a pipe."""
+    """Yield the selected frames of a file, which may be compressed, or a pipe.
+
+    ends: collects how the file ends.
+    """
     is_streamed = path == "-" or is_pipe(path) or is_compressed(path)
     pieces = read_input(path) if is_streamed else None
-    return select_frames(path, format, filters, limits=limits, pieces=pieces)
+    return select_frames(
+        path,
+        format,
+        filters,
+        limits=limits,
+        pieces=pieces,
+        inspect_end=lambda last: ends.add(last, path),
+    )

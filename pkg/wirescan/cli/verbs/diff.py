@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from wirescan.cli.common_options import count_option, json_option, limits_option
-from wirescan.cli.exit_codes import DAMAGE, Failure
+from wirescan.cli.exit_codes import DAMAGE, FAILED, Failure
+from wirescan.cli.file_ends import FileEnds
 from wirescan.cli.format_command import DEFAULT_FORMAT, FormatCommand, format_option
 from wirescan.cli.output import dump_json
 from wirescan.cli.progress import Progress
@@ -78,6 +79,7 @@ def diff(
     """Run `wirescan diff`."""
     counts: dict[str, int] = {}
     unit = "batch" if exact else "record"
+    ends = FileEnds()
     try:
         with ExitStack() as stack:
             logs = [open_log(log, make_address, format_name, stack) for log in (left, right)]
@@ -94,6 +96,7 @@ def diff(
                     examples=examples,
                     limits=limits,
                     advance=progress,
+                    inspect_end=ends.add,
                 ):
                     counts[difference.kind] = counts.get(difference.kind, 0) + difference.records
                     if as_json:
@@ -106,7 +109,8 @@ def diff(
         click.echo(dump_json({"kind": "summary", "equal": not counts, "counts": counts}))
     elif not counts:
         click.echo("equal")
-    context.exit(DAMAGE if counts else 0)
+    ends.report()
+    context.exit(FAILED if ends.is_damaged else DAMAGE if counts else 0)
 
 
 def _print_difference(difference: Difference, unit: str, partition: int | None) -> None:
