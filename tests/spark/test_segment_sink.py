@@ -5,6 +5,7 @@ import os
 from pathlib import Path
 
 import numpy as np
+import pyarrow as pa
 import pytest
 from pyspark.errors import PySparkException
 from pyspark.sql.types import StructType
@@ -105,6 +106,24 @@ def test_a_partition_that_cannot_be_replaced_is_put_back(tmp_path):
         sink.commit([WrittenPartitions(str(tmp_path / "nowhere"), ("t-0",))])
     assert (tmp_path / "t-0" / "kept").read_text() == "old"
     assert os.listdir(tmp_path) == ["t-0"]
+
+
+@pytest.mark.parametrize(
+    ("column", "values", "message"),
+    [
+        ("topic", ["t", None], "column topic has a null"),  # the rows went to a topic "None"
+        ("partition", [0, None], "column partition has a null"),
+        ("offset", [-5, -4], "no offset -5"),  # this error asked for sorted rows
+    ],
+)
+def test_rows_without_a_place_are_refused(tmp_path, column, values, message):
+    kind = "string" if column == "topic" else "integer"
+    schema = StructType().add("value", "string").add(column, kind)
+    options = {"path": str(tmp_path / "out")} | ({} if column == "topic" else {"topic": "t"})
+    sink = SegmentSink(options, schema, overwrite=False)
+    batch = pa.record_batch({"value": pa.array(["v", "w"]), column: pa.array(values)})
+    with pytest.raises(ValueError, match=message):
+        sink.write(iter([batch]))
 
 
 def test_a_failed_job_leaves_nothing(spark, tmp_path):

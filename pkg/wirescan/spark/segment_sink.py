@@ -30,6 +30,7 @@ from __future__ import annotations
 import os
 import re
 import shutil
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, field
@@ -202,6 +203,7 @@ class SegmentSink(DataSourceArrowWriter):
         partitions = _read_numbers(batch, "partition") if "partition" in names else None
         offsets = _read_numbers(batch, "offset") if "offset" in names else None
         if topics is not None:
+            _check_for_nulls(topics, "topic")
             codes = topics.dictionary_encode().indices.to_numpy(zero_copy_only=False)
             starts[1:] |= codes[1:] != codes[:-1]
         if partitions is not None:
@@ -224,6 +226,8 @@ class SegmentSink(DataSourceArrowWriter):
             raise ValueError(f"{run.topic!r} is not the name of a topic")
         if run.partition < 0:
             raise ValueError(f"there is no partition {run.partition} of topic {run.topic}")
+        if run.offset is not None and run.offset < 0:
+            raise ValueError(f"there is no offset {run.offset} in a log")
         name = f"{run.topic}-{run.partition}"
         partition = folder.get(name)
         offset = partition.offset if run.offset is None else run.offset
@@ -268,7 +272,7 @@ class SegmentSink(DataSourceArrowWriter):
     def _check_partitions(self, written: Sequence[WrittenPartitions]) -> None:
         """Raise ValueError if two tasks wrote one partition, or if a partition exists."""
         names = [name for message in written for name in message.names]
-        repeated = sorted({name for name in names if names.count(name) > 1})
+        repeated = sorted(name for name, count in Counter(names).items() if count > 1)
         if repeated:
             raise ValueError(
                 f"several tasks have rows of {', '.join(repeated[:3])}, whose order is not known: "
@@ -328,9 +332,14 @@ def _check_schema(schema: StructType, *, has_topic: bool) -> None:
 def _read_numbers(batch: pa.RecordBatch, name: str) -> np.ndarray:
     """Return a column of whole numbers. Raises ValueError for null."""
     column = batch.column(name)
+    _check_for_nulls(column, name)
+    return np.asarray(column.cast(pa.int64()))
+
+
+def _check_for_nulls(column: pa.Array, name: str) -> None:
+    """Raise ValueError if a column has a null. name: of the column."""
     if column.null_count:
         raise ValueError(f"column {name} has a null")
-    return np.asarray(column.cast(pa.int64()))
 
 
 def _get_task_number() -> int:
