@@ -12,6 +12,7 @@ from tests.support.command import parse_lines, run
 from tests.support.paths import KAFKA_CORPUS
 from wirescan import kafka
 from wirescan.kafka import Record, encode_batch
+from wirescan.seglog import log_diff
 
 TIME = 1_700_000_000_000
 ORDERS = KAFKA_CORPUS / "orders-0"
@@ -44,6 +45,34 @@ def test_a_log_is_equal_to_itself(monkeypatch):
     result = run("diff", ORDERS, ORDERS)
     assert (result.exit_code, result.stdout) == (0, "equal\n")
     assert opened == []  # equal batches are not opened
+
+
+@pytest.mark.parametrize("change", ["missing", "joined", "changed"])
+def test_equal_batches_after_a_difference_are_not_opened(change, tmp_path, monkeypatch):
+    """Where one log has another number of batches, the next equal batches are found again."""
+    opened = []
+
+    def count_opened(frames, *arguments, **options):
+        opened.append(len(frames))
+        return open_nested(frames, *arguments, **options)
+
+    open_nested = log_diff.open_nested
+    monkeypatch.setattr(log_diff, "open_nested", count_opened)
+    batches = [encode_batch(make_records(range(at, at + 5))) for at in range(0, 2500, 5)]
+    left = write(tmp_path / "a.log", *batches)
+    middle = {
+        "missing": [],
+        "joined": [encode_batch(make_records(range(500, 510)))],
+        "changed": [encode_batch(make_records(range(500, 505), at502={"key": b"x"})), batches[101]],
+    }
+    right = write(tmp_path / "b.log", *batches[:100], *middle[change], *batches[102:])
+    _, lines = compare(left, right)
+    assert [(line["kind"], line["first"], line["last"]) for line in lines] == {
+        "missing": [("missing in B", 500, 509)],
+        "joined": [],
+        "changed": [("different", 502, 502)],
+    }[change]
+    assert sum(opened) <= 2 * log_diff.GROUP
 
 
 @pytest.mark.parametrize("codec", ["none", "gzip", "zstd"])

@@ -150,8 +150,10 @@ class LogDiff:
                     right.skip(count)
                     yield Difference(KINDS[0], first, last, count)
                     continue
-            has_left = left.open_next()
-            has_right = right.open_next()
+            left_ends = left.ends
+            right_ends = right.ends
+            has_left = left.open_next(right_ends)
+            has_right = right.open_next(left_ends)
             if not has_left and not has_right:
                 return
             stop = min(reader.last for reader in (left, right) if len(reader.records))
@@ -163,6 +165,8 @@ class LogDiff:
         equal = np.ones(count, bool)
         for name in self._headers:
             equal &= left[name][:count] == right[name][:count]
+            if not equal[:1].all():
+                return 0
         return count if equal.all() else int(equal.argmin())
 
     def _compare_records(self, left: FrameTable, right: FrameTable) -> Iterator[Difference]:
@@ -254,6 +258,7 @@ class _LogReader:
         self._outer = _OuterTable("", self.frames)  # the table of these frames
         self.records: FrameTable | Any = ()  # opened, and not compared yet
         self._opened: Iterator[FrameTable] = iter(())
+        self._opened_end = np.empty(0, np.int64)  # the last offset of the frames opened last
         self._reach = -1  # the last offset of the frames so far
         self._record_reach = -1  # the last offset of the records so far
 
@@ -321,14 +326,33 @@ class _LogReader:
         """The offset of the last opened record."""
         return int(self.records[log_columns(self.records).last][-1])
 
-    def open_next(self) -> bool:
-        """Open the next records, if none are open. Return whether there are any."""
+    @property
+    def ends(self) -> np.ndarray:
+        """The offsets after which both logs may be between frames again.
+
+        They are the last offset of the opened frames, or those of the frames that may be opened
+        next.
+        """
+        if not self.is_between_frames:
+            return self._opened_end
+        return self.frames[log_columns(self.frames).last][:GROUP]
+
+    def open_next(self, ends: np.ndarray) -> bool:
+        """Open the next records, if none are open. Return whether there are any.
+
+        ends: `ends` of the other log. The group ends with the last of them that a frame ends with.
+            So equal frames after a difference are found again, and are not opened.
+        """
         while not len(self.records):
             if not self._has_opened():
                 if not self.is_between_frames:
                     return bool(len(self.records))
-                group = self.frames[:GROUP]
-                self.frames = self.frames[GROUP:]
+                own_ends = self.ends
+                shared = np.flatnonzero(np.isin(own_ends, ends))
+                count = int(shared[-1]) + 1 if len(shared) else len(own_ends)
+                self._opened_end = own_ends[count - 1 : count]
+                group = self.frames[:count]
+                self.frames = self.frames[count:]
                 if self._format is self._format.outermost:
                     self._check_order(group)
                     self.records = group
