@@ -699,6 +699,17 @@ def test_only_outermost_frames_of_logs_are_salvaged(tmp_path):
     assert format_of("nats.messages").storage.log is None
 
 
+def test_the_work_on_a_table_does_not_grow_with_the_runs_of_the_log():
+    """Each table converted the positions of all runs."""
+    count = 200_000
+    runs = [Run(0, 2 * i, 2 * i + 1, 2 * i, 2 * i, 1) for i in range(count)]
+    kept = log_order.KeptFrames(runs, [True] * count, 1)
+    begun = time.process_time()
+    for first in range(0, 20_000, 100):
+        assert kept.find(0, np.arange(first, first + 100)).tolist() == [True, False] * 50
+    assert time.process_time() - begun < SLOWNESS
+
+
 @pytest.mark.parametrize("change", ["bad", "misplaced"])
 def test_the_work_on_a_table_does_not_grow_with_its_damage(change, tmp_path, monkeypatch):
     """The columns of a whole table are computed as often for much damage as for little."""

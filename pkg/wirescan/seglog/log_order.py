@@ -44,8 +44,8 @@ class Splits(NamedTuple):
     """Where runs must be divided, because runs overlap.
 
     bounds: sorted u8 array of offsets; a run ends before each. starts, stops: u8 arrays, the ranges
-    of offsets that several runs have. A frame in such a range is a run of its own. They are
-    unsigned because the range of the largest offset stops at 2**63.
+    of offsets that several runs have. A frame in such a range is a run of its own. `starts` has the
+    largest u8 after them. All are unsigned because the range of the largest offset stops at 2**63.
     """
 
     bounds: np.ndarray
@@ -54,14 +54,14 @@ class Splits(NamedTuple):
 
     def is_shared(self, first: np.ndarray, last: np.ndarray) -> np.ndarray:
         """Return a bool array: the frames with an offset that several runs have."""
-        if not len(self.starts):
+        if not len(self.stops):
             return np.zeros(len(first), bool)
         following = np.searchsorted(self.stops, first.astype(np.uint64), "right")
-        starts = np.append(self.starts, np.iinfo(np.uint64).max)
-        shared: np.ndarray = starts[following] <= last.astype(np.uint64)
+        shared: np.ndarray = self.starts[following] <= last.astype(np.uint64)
         return shared
 
 
+LARGEST = (1 << 64) - 1  # as u8
 NO_SPLITS = Splits(*(np.empty(0, np.uint64) for _ in range(3)))
 
 
@@ -184,8 +184,8 @@ def find_splits(runs: list[Run]) -> Splits:
     if not shared:
         return NO_SPLITS
     bounds = np.unique(np.array(ranges, np.uint64))
-    starts, stops = np.array(shared, np.uint64).T
-    return Splits(bounds, starts, stops)
+    starts, stops = np.array([*shared, [LARGEST, 0]], np.uint64).T.copy()
+    return Splits(bounds, starts, stops[:-1])
 
 
 class Chain(NamedTuple):
@@ -266,24 +266,26 @@ class KeptFrames:
     """
 
     def __init__(self, runs: list[Run], kept: list[bool], files: int):
-        self._starts: list[list[int]] = [[] for _ in range(files)]
-        self._stops: list[list[int]] = [[] for _ in range(files)]
+        starts: list[list[int]] = [[] for _ in range(files)]
+        stops: list[list[int]] = [[] for _ in range(files)]
         self._duplicates: set[tuple[int, int]] = set()
         self._firsts = [run.first for run, keep in zip(runs, kept) if keep]
         self._lasts = [run.last for run, keep in zip(runs, kept) if keep]
         kept_marks = {(run.first, run.last, run.mark) for run, keep in zip(runs, kept) if keep}
         for run, keep in zip(runs, kept):
             if keep:
-                self._starts[run.file].append(run.start)
-                self._stops[run.file].append(run.stop)
+                starts[run.file].append(run.start)
+                stops[run.file].append(run.stop)
             elif run.mark is not None and (run.first, run.last, run.mark) in kept_marks:
                 self._duplicates.add((run.file, run.start))
+        self._starts = [np.array(of_file, np.int64) for of_file in starts]
+        # The -1 is the stop of the run before the first one.
+        self._stops = [np.array([*of_file, -1], np.int64) for of_file in stops]
 
     def find(self, file: int, positions: np.ndarray) -> np.ndarray:
         """Return a bool array: whether the frames at these positions of a file are kept."""
-        starts = np.array(self._starts[file], np.int64)
-        stops = np.append(np.array(self._stops[file], np.int64), -1)
-        kept: np.ndarray = positions < stops[np.searchsorted(starts, positions, "right") - 1]
+        before = np.searchsorted(self._starts[file], positions, "right") - 1
+        kept: np.ndarray = positions < self._stops[file][before]
         return kept
 
     def is_hole(self, first: int, last: int) -> bool:
