@@ -288,6 +288,24 @@ def test_old_messages_are_committed():
     assert len(kafka.committed(kafka.scan(b""))) == 0
 
 
+def test_the_end_of_a_long_transaction_is_found_in_linear_time(tmp_path, monkeypatch):
+    """Each segment was searched together with all transactions of the segments before it."""
+    searched = []
+    find_transactions = transactions.find_transactions
+
+    def count_steps(steps):
+        searched.append(len(steps))
+        return find_transactions(steps)
+
+    monkeypatch.setattr(transactions, "find_transactions", count_steps)
+    others = [(2, DATA), (2, COMMIT)] * 5
+    steps = [(1, DATA), *others * 60, (1, ABORT)]
+    offsets = write_log(tmp_path, steps, range(10, len(steps), 10), snapshots=False, listed=False)
+    table = kafka.open_log(tmp_path, stop=offsets[20], isolation="read_committed")
+    assert table["producer_id"].tolist() == [2] * 10
+    assert sum(searched) < 2 * len(steps)
+
+
 def test_wrong_arguments_are_refused():
     table = kafka.scan(strategy.encode_step((1, DATA), 0))
     for other in (kafka.records(table), None, table.rows):

@@ -341,12 +341,15 @@ class PartitionLog:
         of the part are bad, the .txnindex replaces their markers.
         """
         steps = transactions.list_transaction_steps(table)
-        last = steps["offset"].max(initial=-1)
+        still_open = transactions.find_transactions(steps).open["producer_id"]
         for following in self._log.walk(end):
-            still_open = transactions.find_transactions(steps).open
-            if not (still_open["first_offset"] <= last).any():
+            if not len(still_open):
                 break
-            steps = np.concatenate([steps, transactions.list_transaction_steps(following)])
+            ends = transactions.find_first_ends(
+                transactions.list_transaction_steps(following), still_open
+            )
+            steps = np.concatenate([steps, ends])
+            still_open = np.setdiff1d(still_open, ends["producer_id"])
         listed = transactions.find_transactions(steps).aborted
         if table.bad.any():
             try:

@@ -129,6 +129,18 @@ def find_transactions(batch_steps: np.ndarray) -> Transactions:
     return Transactions(out[kind == ABORT], out[kind == DATA])
 
 
+def find_first_ends(batch_steps: np.ndarray, producers: np.ndarray) -> np.ndarray:
+    """Return the first marker of each of some producers: an array of dtype STEP.
+
+    batch_steps: array of dtype STEP, in the order of the log. producers: array of producer ids.
+    Those without a marker are left out.
+    """
+    is_end = (batch_steps["kind"] != DATA) & np.isin(batch_steps["producer_id"], producers)
+    ends = batch_steps[is_end]
+    _, first = np.unique(ends["producer_id"], return_index=True)
+    return ends[first]
+
+
 def make_spans(listed: Any, batch_steps: np.ndarray) -> np.ndarray:
     """Return a list of aborted transactions as an array of dtype SPAN.
 
