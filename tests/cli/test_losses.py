@@ -633,6 +633,22 @@ def test_the_work_on_a_table_does_not_grow_with_the_rest_of_the_log(tmp_path):
     assert len(log.memory.first_offsets) == producers
 
 
+def test_the_work_on_a_segment_does_not_grow_with_the_number_of_segments(tmp_path):
+    """Each segment without an index searched the names of all files of its directory."""
+    count = 20_000
+    log = SimpleNamespace(
+        names=[make_file_name(base) for base in range(count)],
+        bases=list(range(count)),
+        verified=[],
+        memory=Memory(),
+    )
+    begun = time.process_time()
+    for base in range(1000):
+        log.verified.append(base)
+        assert list(SegmentIndexes(str(tmp_path / make_file_name(base)), log).end()) == []
+    assert time.process_time() - begun < SLOWNESS
+
+
 def test_what_many_intact_batches_have_lost_is_found_in_one_pass(monkeypatch):
     """Each batch has a damaged record, which hides the ones after it.
 

@@ -8,6 +8,7 @@ of segments, and for the end of a log its side files (`wirescan.frames.logs.Side
 from __future__ import annotations
 
 import os
+from bisect import bisect_left, bisect_right
 from collections.abc import Iterable, Sequence
 from contextlib import suppress
 from typing import Any, NamedTuple
@@ -147,7 +148,9 @@ class LogLosses:
 
     def has_unverified_segment(self, first: int, last: int) -> bool:
         """Return whether the directory has a segment in first..last that was not verified."""
-        return any(first <= base <= last and base not in self.verified for base in self.bases or ())
+        bases = self.bases or []
+        inside = bases[bisect_left(bases, first) : bisect_right(bases, last)]
+        return any(base not in self.verified for base in inside)
 
     def add_damage(self, claim: Claim | None) -> None:
         """Note damage after the last good batch, and what its header claims."""

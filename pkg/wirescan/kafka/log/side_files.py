@@ -111,14 +111,43 @@ def _make_path(log: LogState, name: str) -> str:
     return f"{log.prefix}{name}{log.options}"
 
 
+@dataclass(frozen=True)
+class Listing:
+    """What the checks of all segments of a log need to know of its directory.
+
+    names: of its files; None if it cannot be listed. endings: those of COMPANIONS that its files
+    have. newest: the largest base offset of a segment; -1 without one.
+    """
+
+    names: frozenset[str] | None
+    endings: frozenset[str]
+    newest: int
+
+
 @dataclass
 class Memory:
     """What the check of a segment keeps for the next one.
 
-    first_offsets: producer -> first offset of its open transaction.
+    first_offsets: producer -> first offset of its open transaction. listing: of the directory; None
+    before the first segment.
     """
 
     first_offsets: dict[int, int] = field(default_factory=dict)
+    listing: Listing | None = None
+
+
+def _list_directory(log: LogState) -> Listing:
+    """Return the listing of a log, which is made once for all its segments."""
+    memory: Memory = log.memory
+    if memory.listing is None:
+        names = None if log.names is None else frozenset(log.names)
+        endings = {ending for endings in COMPANIONS.values() for ending in endings}
+        present = {
+            ending for ending in endings if any(name.endswith(ending) for name in names or ())
+        }
+        newest = max(log.bases or (), default=-1)
+        memory.listing = Listing(names, frozenset(present), newest)
+    return memory.listing
 
 
 class SegmentIndexes:
@@ -131,6 +160,7 @@ class SegmentIndexes:
 
     def __init__(self, path: str, log: LogState):
         self._log = log
+        self._listing = _list_directory(log)
         self._paths = {kind: make_sibling_path(path, f".{kind}") for kind in INDEXES}
         self._entries: dict[str, np.ndarray] = {}
         self._broken: list[Finding] = []
@@ -150,15 +180,16 @@ class SegmentIndexes:
         self._markers: set[tuple[int, int]] = set()  # (producer, offset) of these markers
         self._last = 0  # position of the last batch
         self._size = 0  # position after the last batch
-        self._is_old = any(base > log.verified[-1] for base in log.bases or ())
+        self._is_old = self._listing.newest > log.verified[-1]
         self._damaged = False
         self._largest_time = -1  # of the good batches, in milliseconds; -1 for none
         self._wrong_times: set[int] = set()  # reported entries of .timeindex
 
     def _exists(self, kind: str) -> bool:
         path = self._paths[kind]
-        if self._log.names is not None and find_translator(path) is None:
-            return get_file_name(path) in self._log.names  # without a request for each file
+        names = self._listing.names
+        if names is not None and find_translator(path) is None:
+            return get_file_name(path) in names  # without a request for each file
         return exists(path)
 
     def _copy_column(self, kind: str, column: str) -> np.ndarray:
@@ -253,12 +284,10 @@ class SegmentIndexes:
     def end(self) -> Iterator[Finding]:
         """Report what is wrong with the indexes once the segment was read to its end."""
         yield from self._broken
-        names = self._log.names or ()
         for kind in ("index", "timeindex"):
             # A copy of the segments alone has no such files, and old brokers wrote no .timeindex.
-            if kind not in self._existing and any(
-                name.endswith(COMPANIONS[kind]) for name in names
-            ):
+            has_companion = not self._listing.endings.isdisjoint(COMPANIONS[kind])
+            if kind not in self._existing and has_companion:
                 yield self._report_missing(kind)
         entries = self._entries.get("index")
         if entries is not None:
@@ -400,6 +429,7 @@ def _list_aiven_snapshots(log: LogState) -> list[str]:
 def find_orphans(log: LogState) -> dict[int, list[str]]:
     """Return base offset -> paths of indexes, for segments that do not exist."""
     out: dict[int, list[str]] = {}
+    bases = set(log.bases or ())
     for name in sorted(log.names or ()):
         stem, _, kind = name.partition(".")
         segment = SEGMENTS.parse(stem + SEGMENTS.suffix) if kind in KINDS_OF_SEGMENTS else None
@@ -407,7 +437,7 @@ def find_orphans(log: LogState) -> dict[int, list[str]]:
             segment is not None
             and not segment.prefix
             and segment.base < OFFSET_END
-            and segment.base not in (log.bases or ())
+            and segment.base not in bases
         ):
             out.setdefault(segment.base, []).append(_make_path(log, name))
     return out
