@@ -61,8 +61,9 @@ cdef struct Step:
     int32_t argument
     int32_t count               # of children
     const int32_t* children
-    const uint8_t* constant     # DEFAULT: a value. DECIMAL: the limit, two uint64, low first. INT,
-                                # LONG: nothing, or the limit of numbers from 0 on, an int64
+    # DEFAULT: a value. DECIMAL: the limit, two uint64, low first. INT, LONG: nothing, or the limit
+    # of numbers from 0 on, an int64.
+    const uint8_t* constant
     int32_t constant_size
 
 cdef struct Walk:
