@@ -76,7 +76,7 @@ def test_only_bad_rows_give_no_ends(tmp_path):
     table = pa.table(
         {"offset": [1], "timestamp": [FIRST_TIME], "key": [b"a"], "fault": ["BAD_LENGTH"]}, TYPES
     )
-    write_files(tmp_path, [table])
+    write_files(tmp_path, [table, table])
     assert Query(TYPES, RECORDS).run_with_arrow(str(tmp_path)) == {
         "rows": 0,
         "offset": [None, None],

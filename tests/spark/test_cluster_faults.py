@@ -224,7 +224,7 @@ def aggregate_by_file(spark, source, out):
 
 
 def list_runs(disturbances, job, *, first):
-    """Return disturbances with a job. Every second one, from `first` on, runs not only at night."""
+    """Return disturbances with a job. Only the nightly run has every second one after `first`."""
     return [
         pytest.param(disturb, job, marks=[pytest.mark.nightly] if (number + first) % 2 else [])
         for number, disturb in enumerate(disturbances)

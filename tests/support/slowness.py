@@ -1,11 +1,11 @@
-"""How much longer work may take here than where the limits of the tests were set."""
+"""How much longer work takes here than on the machine on which the limits of tests were set."""
 
 import os
 import time
 
 # The sanitizers' build takes several times as long.
 SANITIZERS = 10 if "ASAN_OPTIONS" in os.environ else 1
-ORDINARY = 0.016  # seconds of the processor that the loop takes where the limits were set
+ORDINARY = 0.016  # processor time of the loop on that machine, in seconds
 
 
 def measure_loop() -> float:
@@ -18,7 +18,7 @@ def measure_loop() -> float:
 
 
 def measure_slowness() -> float:
-    """Return how many times longer than there work takes here, at least 1."""
+    """Return the factor by which work takes longer here, at least 1."""
     return SANITIZERS * max(1.0, min(measure_loop() for _ in range(3)) / ORDINARY)
 
 

@@ -232,9 +232,9 @@ def _read(text: Any, schema: pa.Schema, unexpected: str, longest: int = 0) -> pa
 
     table = read(schema, unexpected)
     for field in table.schema:
-        if _has_limits(field.type):
+        if _has_type(field.type, _accepts_wrong_numbers):
             table[field.name].validate(full=True)
-        if _has_floats(field.type):
+        if _has_type(field.type, pa.types.is_float32):
             _refuse_infinity(table[field.name])
     if not _wraps_timestamps():
         return table
@@ -247,22 +247,18 @@ def _read(text: Any, schema: pa.Schema, unexpected: str, longest: int = 0) -> pa
     return table
 
 
-def _has_limits(kind: pa.DataType) -> bool:
-    """Return whether the parser accepts numbers that are no values of a type, at any depth."""
+def _has_type(kind: pa.DataType, is_searched: Callable[[pa.DataType], bool]) -> bool:
+    """Return whether a type, or one inside it at any depth, is one that is searched for."""
     if pa.types.is_struct(kind):
-        return any(_has_limits(field.type) for field in kind)
+        return any(_has_type(field.type, is_searched) for field in kind)
     if pa.types.is_list(kind):
-        return _has_limits(kind.value_type)
+        return _has_type(kind.value_type, is_searched)
+    return is_searched(kind)
+
+
+def _accepts_wrong_numbers(kind: pa.DataType) -> bool:
+    """Return whether the parser accepts numbers that are no values of a type."""
     return bool(pa.types.is_time(kind) or pa.types.is_date64(kind))
-
-
-def _has_floats(kind: pa.DataType) -> bool:
-    """Return whether a type has floats of 32 bits, at any depth."""
-    if pa.types.is_struct(kind):
-        return any(_has_floats(field.type) for field in kind)
-    if pa.types.is_list(kind):
-        return _has_floats(kind.value_type)
-    return bool(pa.types.is_float32(kind))
 
 
 def _refuse_infinity(values: pa.ChunkedArray) -> None:

@@ -87,7 +87,7 @@ class Arena:
     def __init__(self, limits: Limits = Limits(), expect: int = 0) -> None:
         self._limits = limits
         self._wire = 0  # compressed bytes so far
-        self._spent = 0  # decompressed bytes so far, those of wrong checksums included
+        self._spent = 0  # decompressed bytes so far, also of streams with a wrong checksum
         self._wasted = 0  # bytes decompressed from payloads that were too large
         self._full: list[memoryview] = []  # buffers in front of the current one
         capacity = max(0, min(expect, _LARGEST_BUFFER, limits.inflated_total))

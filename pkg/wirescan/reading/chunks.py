@@ -142,8 +142,8 @@ def read_chunks(path: str, start: int, stop: int, size: int = CHUNK_BYTES) -> It
     start, stop: byte positions; `stop` is exclusive.
     size: bytes in a chunk.
 
-    The next chunks of an object in a store are read ahead on other threads, up to 6: most of the
-    time is spent waiting for each. Only the first chunk is read alone.
+    Other threads read up to six chunks of an object in a store ahead, because most of the time is
+    spent waiting for the store. The first chunk is read alone.
 
     Raises OSError, and EOFError if the file ends before `stop`.
     """

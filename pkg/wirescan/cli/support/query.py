@@ -25,7 +25,7 @@ with name_package("pyarrow", __name__, "'wirescan[arrow]'"):
 
 COMMONEST = 5  # values of the grouped column
 MICROSECONDS = 1000  # in a millisecond
-MERGED_VALUES = 1_000_000  # counted values that are merged
+MERGED_VALUES = 1_000_000  # values that are counted apart in several arrays, before a merge
 COUNT = "count of rows"  # a column name that no format has
 
 
@@ -90,7 +90,7 @@ class Query:
         return self._make_answer(rows, numbers, common)
 
     def _read_good_rows(self, path: str) -> Iterator[pa.RecordBatch]:
-        """Yield the columns of the query of all files in the directory `path`."""
+        """Yield the rows without a fault in the directory `path`, with the query's columns."""
         import pyarrow.parquet as pq
 
         names = [*self._ranges, *([self._grouped] if self._grouped else [])]
@@ -119,7 +119,10 @@ class Query:
 
 
 class ValueCounts:
-    """Counts the equal values in Arrow arrays, without null. Each value is held once or twice."""
+    """Counts how often each value occurs in Arrow arrays. It does not count null.
+
+    Its memory grows with the number of different values, and not with the number of rows.
+    """
 
     def __init__(self) -> None:
         self._counted: list[pa.StructArray] = []  # values and their counts, of some arrays each
