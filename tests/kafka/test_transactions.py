@@ -280,6 +280,19 @@ def test_other_control_batches_end_no_transaction():
     assert base_offsets(kafka.committed(table)) == [10]
 
 
+def test_a_batch_that_a_broker_emptied_opens_no_transaction(tmp_path):
+    emptied = encode_batch([], base_offset=0, transactional=True, producer_id=1)
+    steps = [(None, DATA), (1, DATA), (1, ABORT)]
+    parts = [emptied, *(strategy.encode_step(step, 1 + 2 * n) for n, step in enumerate(steps))]
+    make_segments(tmp_path, [(0, parts)])
+    log = PartitionLog(tmp_path)
+    assert not len(log.open_transactions(3))
+    assert log.find_last_stable_offset(3) is None
+    assert transactions_of(kafka.aborted(log.read())) == [(1, 3, 5)]
+    assert 1 in base_offsets(kafka.committed(kafka.scan(b"".join(parts[:2]))))
+    assert base_offsets(log.read(start=1, isolation="read_committed")) == [1]
+
+
 def test_old_messages_are_committed():
     raw = kafka.encode_message_set([b"a", b"b"], magic=1)
     raw += kafka.encode_message_set([b"c"], codec="gzip")

@@ -93,6 +93,13 @@ def test_a_directory_is_read_by_the_names_of_segments(tmp_path):
     assert np.array_equal(found.rows, expected.rows)
 
 
+def test_digits_of_other_scripts_name_no_segment(tmp_path):
+    for name in (f"{0:020}.log", f"{0:019}\N{ARABIC-INDIC DIGIT FIVE}.log"):
+        (tmp_path / name).write_bytes(encode_batch([Record(0)]))
+    assert len(wirescan.scan(tmp_path, "kafka.records")) == 1
+    assert len(kafka.open_log(tmp_path)) == 1
+
+
 def test_an_error_names_the_file(tmp_path):
     path = tmp_path / f"{0:020}.log"
     path.write_bytes(encode_batch([Record(0)])[:-1] + b"?")

@@ -59,16 +59,16 @@ IGNORE = (
     r"|[._-]checkpoint$|-(delete|future|stray)/"
 )
 MOVED = r"(?s)^(?!.*-(?:delete|future|stray)/)"  # no such directory is read
-NAME = r"\d{20}(" + ID + r")?\.log\Z"
+NAME = r"[0-9]{20}(" + ID + r")?\.log\Z"
 # The directories of Kafka's own topics, among others.
-INTERNAL = rf"(?:.*/)?({'|'.join(INTERNAL_TOPICS)})-\d+(?:{ID})?/"
+INTERNAL = rf"(?:.*/)?({'|'.join(INTERNAL_TOPICS)})-[0-9]+(?:{ID})?/"
 FILES = FilePattern(
     rf"{MOVED}(?!{INTERNAL}).*(^|/){NAME}",
     rf"{MOVED}{INTERNAL}{NAME}",
     rf"{MOVED}.*(^|/){NAME}",
     "the option topics reads them, as in topics=*",
 )
-SEGMENT = re.compile(r"(\d{20})\.log$")
+SEGMENT = re.compile(r"([0-9]{20})\.log$")
 SEGMENTS = SegmentNames(digits=20, suffix=".log", id=ID)
 # The files beside a segment, and the bytes of their entries: see `log/index_files.py`.
 BESIDE = {
@@ -84,10 +84,10 @@ BESIDE = {
 }
 SNAPSHOT = re.compile(r"([0-9]{20})\.snapshot")
 # A directory: <topic>-<partition>, in tiered storage followed by the id of the topic.
-PARTITION = re.compile(rf"([A-Za-z0-9._-]{{1,249}})-(\d+)(?:{ID})?")
+PARTITION = re.compile(rf"([A-Za-z0-9._-]{{1,249}})-([0-9]+)(?:{ID})?")
 # The files of a segment in the layout of Aiven's plugin. Only the .log is stored under its name.
 AIVEN_FILE = re.compile(
-    rf"(?:^|/)(?P<topic>[A-Za-z0-9._-]{{1,249}}){ID}/(?P<partition>\d{{1,10}})/\d{{20}}{ID}"
+    rf"(?:^|/)(?P<topic>[A-Za-z0-9._-]{{1,249}}){ID}/(?P<partition>[0-9]{{1,10}})/[0-9]{{20}}{ID}"
     r"\.(?P<kind>log|index|timeindex|txnindex|snapshot|leader_epoch_checkpoint)(?:\?\w+=.*)?\Z",
     re.DOTALL,
 )

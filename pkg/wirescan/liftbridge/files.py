@@ -33,7 +33,7 @@ from wirescan.seglog.index_entries import find_around
 # A server writes a new segment beside the old one before it replaces it. Both hold the same
 # records.
 IGNORE = r"\.(cleaned|truncated|index)$|(^|/)(replication-offset|leader-epoch)-checkpoint$"
-FILES = r"(?s)(\A|/)\d{20}\.log\Z"
+FILES = r"(?s)(\A|/)[0-9]{20}\.log\Z"
 # The files beside a segment, and the bytes of their entries.
 BESIDE = {
     ".index": INDEX_ENTRY.itemsize,

@@ -16,7 +16,7 @@ from wirescan.lumberjack.scan import scan_stream
 # _ is a file that is still written.
 FILES = r"(?s)(\A|/)[^/_.][^/]*\.lumberjack\Z"
 # Of these, the files that `wirescan receive` has finished.
-FINISHED = r"(\A|/)\d{8}T\d{6}\.\d{6}Z-\d{6}\.lumberjack\Z"
+FINISHED = r"(\A|/)[0-9]{8}T[0-9]{6}\.[0-9]{6}Z-[0-9]{6}\.lumberjack\Z"
 WINDOW = ord("W")
 WINDOW_SIZE = 6  # bytes of a W frame
 # Nanoseconds of one core for a byte, by the kind of the frame: pairs and documents become columns.

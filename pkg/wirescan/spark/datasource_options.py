@@ -45,7 +45,7 @@ OPTIONS = (
     "pushdown",
 )
 STREAM_OPTIONS = ("maxBytesPerTrigger", "maxFilesPerTrigger", "failOnDataLoss")
-SIZE = re.compile(r"(\d+)([kmg]?)b?", re.IGNORECASE)
+SIZE = re.compile(r"([0-9]+)([kmg]?)b?", re.IGNORECASE)
 UNITS = {"": 0, "k": 10, "m": 20, "g": 30}  # binary exponents
 AnyReading = TypeVar("AnyReading", bound=Reading | TopicReading)
 Number = TypeVar("Number", int, float)

@@ -359,7 +359,7 @@ def find_segments_end(directory: Path, name: str, *, check: bool = True) -> End 
 def find_parts_end(directory: Path, name: str) -> End | None:
     """Return how the Parquet files of a partition end; None without one. Removes a partial file."""
     (directory / f"_{name}.partial").unlink(missing_ok=True)
-    pattern = re.compile(re.escape(name) + r"-(\d{20})-(\d{20})\.parquet")
+    pattern = re.compile(re.escape(name) + r"-([0-9]{20})-([0-9]{20})\.parquet")
     matches = map(pattern.fullmatch, os.listdir(directory))
     return max((End(int(match[2])) for match in matches if match), default=None)
 
@@ -381,7 +381,7 @@ def check_name(directory: Path, name: str) -> None:
 
 def has_partition(directory: Path, name: str) -> bool:
     """Return whether a directory has any file or directory of a partition."""
-    pattern = re.compile(re.escape(name) + r"(-\d{20}-\d{20}\.parquet)?")
+    pattern = re.compile(re.escape(name) + r"(-[0-9]{20}-[0-9]{20}\.parquet)?")
     return any(map(pattern.fullmatch, os.listdir(directory)))
 
 

@@ -40,7 +40,7 @@ from wirescan.reading.splits import Slice
 if TYPE_CHECKING:
     from wirescan.lumberjack.live.receiver import Window
 
-NAME = re.compile(r"_?(\d{8}T\d{6}\.\d{6}Z-\d{6,})\.(lumberjack|parquet)")
+NAME = re.compile(r"_?([0-9]{8}T[0-9]{6}\.[0-9]{6}Z-[0-9]{6,})\.(lumberjack|parquet)")
 MAX_VIEWS = 1024  # buffers in one call of writev (IOV_MAX)
 SHORTEST_WAIT = 0.01  # seconds
 # The frames of a spool were accepted, with whatever limits that run had.

@@ -18,11 +18,11 @@ from wirescan.files.boundaries import find_cuts_at_frames
 from wirescan.files.source import get_file_name, list_directory_names
 from wirescan.kafka.backups.connect_scan import scan_records
 
-_SEGMENT = r"segment_partition_(\d{3,10})_from_offset_\d{10,19}"
+_SEGMENT = r"segment_partition_([0-9]{3,10})_from_offset_[0-9]{10,19}"
 CONNECT_FILES = rf"(?s)(\A|/){_SEGMENT}_records\Z"
 CONNECT_BESIDE = (
-    rf"(?s)(\A|/)({_SEGMENT}_index|index_partition_\d{{3,10}}"
-    r"|consumer_offsets_partition_\d{3,10})\Z"
+    rf"(?s)(\A|/)({_SEGMENT}_index|index_partition_[0-9]{{3,10}}"
+    r"|consumer_offsets_partition_[0-9]{3,10})\Z"
 )
 _NAME = re.compile(rf"{_SEGMENT}_records")
 _LAST_PARTITION = (1 << 31) - 1

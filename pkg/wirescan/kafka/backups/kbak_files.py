@@ -14,8 +14,8 @@ import re
 from wirescan.files.source import list_directory_names
 from wirescan.frames.limits import Limits
 
-KBAK_FILES = r"(?s)(^|/)segment-\d{20}\.bin(\.zst|\.lz4)?\Z"
-_PARTITION = re.compile(r"partition=(\d{1,10})")
+KBAK_FILES = r"(?s)(^|/)segment-[0-9]{20}\.bin(\.zst|\.lz4)?\Z"
+_PARTITION = re.compile(r"partition=([0-9]{1,10})")
 _LAST_PARTITION = (1 << 31) - 1
 
 

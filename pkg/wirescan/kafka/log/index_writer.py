@@ -100,7 +100,7 @@ class KafkaIndexWriter:
 
     def _add_aborted(self, frames: FrameTable) -> None:
         """Follow the transactions, and write an entry for each one that is aborted."""
-        steps = list_transaction_steps(frames.where(frames["record_count"] != 0))
+        steps = list_transaction_steps(frames)
         for producer, offset, kind in steps.tolist():
             if kind == DATA:
                 self._first_offsets.setdefault(producer, offset)

@@ -266,7 +266,7 @@ class SegmentIndexes:
 
     def _follow_transactions(self, table: FrameTable) -> None:
         """Collect the transactions that the segment aborts, and those that stay open."""
-        steps = list_transaction_steps(table.where(table["record_count"] != 0))
+        steps = list_transaction_steps(table)
         if not len(steps):
             return
         ends = steps[steps["kind"] == ABORT]

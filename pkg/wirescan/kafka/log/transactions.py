@@ -47,7 +47,8 @@ def aborted(batches: FrameTable) -> np.ndarray:
 
     Array of `producer_id`, `first_offset` and `last_offset`, all i8, sorted by producer, then by
     offset. `first_offset` is that of the first batch in the table, `last_offset` that of the
-    marker. Bad batches are ignored. Raises TypeError for another table.
+    marker. Bad batches and batches without records are ignored. Raises TypeError for another
+    table.
     """
     return find_transactions(list_transaction_steps(batches)).aborted
 
@@ -85,15 +86,17 @@ def committed(batches: FrameTable, aborted: Any = None) -> FrameTable:
 def list_transaction_steps(batches: FrameTable) -> np.ndarray:
     """Return the good transactional batches of a table: array of dtype STEP.
 
-    Control batches that are no marker of a transaction's end are excluded. Raises TypeError for
-    another table.
+    Control batches that are no marker of a transaction's end are excluded, and so are batches
+    without records. A broker that compacts a log keeps such a batch as the last one of a producer
+    after the marker is gone. Raises TypeError for another table.
     """
     if not isinstance(batches, FrameTable) or batches.dtype != BATCH:
         raise TypeError(
             "transactions are read from a table of kafka.batches, not from "
             f"{getattr(batches, 'name', type(batches).__name__)}"
         )
-    transactional = batches.where((batches["is_transactional"] != 0) & ~batches.bad)
+    is_step = (batches["is_transactional"] != 0) & (batches["record_count"] != 0)
+    transactional = batches.where(is_step & ~batches.bad)
     out = make_data_steps(transactional["producer_id"], transactional["base_offset"])
     control = np.flatnonzero(transactional["is_control"] != 0)
     out["kind"][control] = _read_marker_types(transactional[control])

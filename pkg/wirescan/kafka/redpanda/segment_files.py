@@ -23,14 +23,16 @@ from wirescan.files.source import get_file_name, list_directory_names
 from wirescan.frames.logs import Claim
 from wirescan.kafka.redpanda.batch_scan import scan_redpanda_batches
 
-FILES = r"(?s)(^|/)\d+-\d+(-\d+-\d+)?-v1\.log(\.\d+)?\Z"
+FILES = r"(?s)(^|/)[0-9]+-[0-9]+(-[0-9]+-[0-9]+)?-v1\.log(\.[0-9]+)?\Z"
 # Staging files are segments that a broker is about to put in place.
 IGNORE = (
     r"-v1\.(base_index|compaction_index)$|-v1\.log(\.compaction)?\.staging$"
-    r"|-v1\.log(\.\d+)?\.(index|tx|cannotrecover)$|(^|/)manifest\.(json|bin)$"
+    r"|-v1\.log(\.[0-9]+)?\.(index|tx|cannotrecover)$|(^|/)manifest\.(json|bin)$"
 )
-SEGMENT = re.compile(r"(\d{1,19})-(?:(\d{1,19})-(\d{1,19})-)?(\d{1,10})-v1\.log(?:\.(\d{1,19}))?")
-PARTITION = re.compile(r"(\d{1,10})_(\d{1,19})")
+SEGMENT = re.compile(
+    r"(\d{1,19})-(?:(\d{1,19})-(\d{1,19})-)?(\d{1,10})-v1\.log(?:\.(\d{1,19}))?", re.ASCII
+)
+PARTITION = re.compile(r"([0-9]{1,10})_([0-9]{1,19})")
 LAST_INT32 = (1 << 31) - 1
 HEADER_SIZE = 61  # bytes of a batch up to its first record
 # The files beside a segment. Their entries have no fixed size.
