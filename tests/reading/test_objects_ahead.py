@@ -1,4 +1,6 @@
-"""Chunks of an object in a store, which are read ahead on other threads."""
+"""Chunks of an object, and objects of a directory, which are read ahead on other threads."""
+
+from operator import itemgetter
 
 import pytest
 
@@ -6,9 +8,12 @@ import wirescan
 from tests.support.paths import CORPUS
 from tests.support.slow_store import SlowStore
 from wirescan import FrameError, kafka
-from wirescan.files import object_store
-from wirescan.files.object_store import REQUESTS
-from wirescan.files.source import read_range
+from wirescan.cli.main import main
+from wirescan.export.parquet import convert
+from wirescan.files import object_ranges
+from wirescan.files.object_ranges import OBJECTS, REQUESTS, read_ahead
+from wirescan.files.source import get_size, get_sizes, read_range
+from wirescan.kafka import encode_batch
 from wirescan.reading.chunked import iter_tables
 from wirescan.reading.chunks import read_chunks
 
@@ -42,7 +47,7 @@ def test_the_rows_are_those_of_the_file(data):
 
 
 def test_a_large_range_is_read_in_parts(data, monkeypatch):
-    monkeypatch.setattr(object_store, "PART_BYTES", SIZE)
+    monkeypatch.setattr(object_ranges, "PART_BYTES", SIZE)
     with SlowStore(data, 0.05) as store:
         assert read_range(store.url, 0, len(data)) == data
         assert sorted(store.ranges) == list_ranges(len(data))
@@ -55,11 +60,11 @@ def test_a_large_range_is_read_in_parts(data, monkeypatch):
 
 
 def test_an_object_that_becomes_shorter_while_its_parts_are_read_is_an_error(data, monkeypatch):
-    monkeypatch.setattr(object_store, "PART_BYTES", SIZE)
+    monkeypatch.setattr(object_ranges, "PART_BYTES", SIZE)
     with (
         SlowStore(data, 0) as store,
         pytest.raises(OSError, match="replaced while it was read"),
-        object_store.open_ranges(store.url) as read,
+        object_ranges.open_ranges(store.url) as read,
     ):
         read(0, 1)
         store.data = data[: 2 * SIZE + 5]
@@ -109,3 +114,123 @@ def test_local_files_are_read_on_the_calling_thread(data, monkeypatch):
 
     monkeypatch.setattr("wirescan.reading.chunks.map_in_order", refuse)
     assert b"".join(read_chunks(str(SEGMENT), 0, len(data), SIZE)) == data
+
+
+# ---- several objects
+
+COUNT = 20
+
+
+@pytest.fixture
+def segments():
+    records = [kafka.Record(number, value=b"v" * number) for number in range(COUNT)]
+    return {f"orders-0/{record.offset:020}.log": encode_batch([record]) for record in records}
+
+
+def read_offsets(table):
+    return table["offset"].tolist()
+
+
+def read_with_scan(store):
+    return read_offsets(wirescan.scan(store.make_url("orders-0"), "kafka.records"))
+
+
+def read_a_list(store):
+    return read_offsets(wirescan.scan(list(map(store.make_url, store.objects)), "kafka.records"))
+
+
+def read_a_log(store):
+    return kafka.open_log(store.make_url("orders-0"))["base_offset"].tolist()
+
+
+def read_a_dataset(store):
+    table = wirescan.dataset(store.make_url("orders-0"), format="kafka.records", columns=["offset"])
+    return table.to_table()["offset"].to_pylist()
+
+
+@pytest.mark.parametrize("read", [read_with_scan, read_a_list, read_a_log, read_a_dataset])
+def test_small_objects_are_read_once_and_several_at_a_time(segments, read):
+    with SlowStore(b"", 0.02, segments) as store:
+        assert read(store) == list(range(COUNT))
+        assert len(store.ranges) == COUNT
+        assert store.heads <= COUNT + 2
+        assert 1 < store.most_at_once <= OBJECTS
+    assert not object_ranges._opened
+
+
+def test_conversion_and_the_command_read_several_objects_at_a_time(segments, tmp_path, capsys):
+    with SlowStore(b"", 0.02, segments) as store:
+        url = store.make_url("orders-0")
+        assert convert(url, tmp_path / "out", "kafka.records", workers=1).records == COUNT
+        assert 1 < store.most_at_once <= OBJECTS
+        for verb in ("stat", "verify", "scan"):
+            store.most_at_once = 0
+            with pytest.raises(SystemExit) as ended:
+                main([verb, url, "--format", "kafka.records"])
+            assert ended.value.code == 0
+            assert 1 < store.most_at_once <= OBJECTS
+        assert len(capsys.readouterr().out.splitlines()) > COUNT
+
+
+def test_the_first_object_is_read_alone(segments):
+    with SlowStore(b"", 0, segments) as store:
+        paths = read_ahead(list(map(store.make_url, segments)))
+        path = next(paths)
+        assert store.heads == 1
+        assert bytes(read_range(path, 0, 1000)) == segments["orders-0/" + "0" * 20 + ".log"]
+        paths.close()
+        assert store.heads == len(store.ranges) == 1
+
+
+def test_a_large_object_is_opened_ahead_and_not_read(segments, monkeypatch):
+    monkeypatch.setattr(object_ranges, "AHEAD_BYTES", 80)
+    sizes = [len(data) for data in segments.values()]
+    assert min(sizes) < 80 < max(sizes)
+    with SlowStore(b"", 0, segments) as store:
+        paths = read_ahead(list(map(store.make_url, segments)))
+        assert [get_size(path) for path in paths] == sizes
+        assert store.heads == COUNT
+        assert len(store.ranges) == sum(size <= 80 for size in sizes)
+
+
+def test_only_the_head_is_read_ahead(segments):
+    with SlowStore(b"", 0, segments) as store:
+        pairs = [(number, store.make_url(name)) for number, name in enumerate(segments)]
+        for number, path in read_ahead(pairs, itemgetter(1), head=9):
+            whole = segments[f"orders-0/{number:020}.log"]
+            assert bytes(read_range(path, 2, 7)) == whole[2:7]
+            if number < 3:
+                assert bytes(read_range(path, 2, 1000)) == whole[2:]
+        assert sorted(store.ranges)[:COUNT] == [(0, 9)] * COUNT
+        assert len(store.ranges) == COUNT + 3
+        assert get_sizes([path for _, path in pairs]) == list(map(len, segments.values()))
+
+
+def test_an_object_that_is_missing_is_an_error_where_it_is_opened(segments):
+    name = f"orders-0/{5:020}.log"
+    segments[name] = None
+    with SlowStore(b"", 0, segments) as store:
+        read = []
+        with pytest.raises(FileNotFoundError, match=f"{5:020}.log"):
+            for path in read_ahead(list(map(store.make_url, segments))):
+                read.append(bytes(read_range(path, 0, 1000)))
+        assert read == list(segments.values())[:5]
+    assert not object_ranges._opened
+
+
+def test_an_object_that_is_replaced_after_its_head_was_read_is_an_error(segments):
+    with SlowStore(b"", 0, segments) as store:
+        for path in read_ahead(list(map(store.make_url, segments)), head=9):
+            store.objects = dict.fromkeys(segments, b"short")
+            with pytest.raises(OSError, match="replaced while it was read"):
+                read_range(path, 0, 60)
+            break
+
+
+def test_what_was_read_ahead_is_not_used_after_a_while(segments, monkeypatch):
+    monkeypatch.setattr(object_ranges, "KEPT", -1)
+    with SlowStore(b"", 0, segments) as store:
+        path = next(paths := read_ahead(list(map(store.make_url, segments))))
+        store.objects = dict.fromkeys(segments, b"another")
+        assert bytes(read_range(path, 0, get_size(path))) == b"another"
+        paths.close()

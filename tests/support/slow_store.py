@@ -1,4 +1,4 @@
-"""A store with one object, on loopback, whose answers take a while: for reads of ranges ahead."""
+"""A store of objects on loopback whose answers take a while: for what is read ahead."""
 
 import re
 import threading
@@ -7,20 +7,24 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 
 class SlowStore:
-    """The server. It answers HEAD and ranges as S3 does, for any name of an object.
+    """The server. It answers HEAD, ranges and listings as S3 does.
 
-    data: the bytes of the object. seconds: how long each range takes.
+    data: the bytes of each object, of any name, unless there are `objects`. seconds: how long each
+    range takes. objects: name -> bytes. They are listed. Those that are None do not exist.
 
     Attributes:
-        url: of the object, with the address of the server.
+        url: of an object, with the address of the server.
         ranges: (start, stop) of each range that was asked for, in the order of the requests.
+        heads: how often an object was opened, or its size asked for.
         most_at_once: how many ranges were answered at the same time.
     """
 
-    def __init__(self, data: bytes, seconds: float):
+    def __init__(self, data: bytes, seconds: float, objects: dict[str, bytes | None] | None = None):
         self.data = data
         self.seconds = seconds
+        self.objects = objects or {}
         self.ranges: list[tuple[int, int]] = []
+        self.heads = 0
         self.most_at_once = 0
         self._now = 0
         self._lock = threading.Lock()
@@ -30,13 +34,17 @@ class SlowStore:
             protocol_version = "HTTP/1.1"
 
             def do_HEAD(self):
-                self._send(200, b"", len(store.data))
+                store.heads += 1
+                data = store.find(self.path)
+                self._send(404 if data is None else 200, b"", len(data or b""))
 
             def do_GET(self):
+                if "list-type" in self.path:
+                    listing = store.list_objects()
+                    return self._send(200, listing, len(listing))
                 first, last = re.match(r"bytes=(\d+)-(\d+)", self.headers["Range"]).groups()
-                stop = min(int(last) + 1, len(store.data))
-                data = store.answer(int(first), stop)
-                self._send(206, data, len(data))
+                data = store.answer(self.path, int(first), int(last) + 1)
+                return self._send(206, data, len(data))
 
             def _send(self, code, data, size):
                 self.send_response(code)
@@ -52,21 +60,43 @@ class SlowStore:
         self._server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
         self._server.daemon_threads = True
         address = f"http://127.0.0.1:{self._server.server_port}"
-        self.url = f"s3://a:b@bucket/orders-0/0.log?endpoint_override={address}&region=us-east-1"
+        self._options = f"?endpoint_override={address}&region=us-east-1"
+        self.url = self.make_url("orders-0/0.log")
 
-    def answer(self, start: int, stop: int) -> bytes:
+    def make_url(self, name: str) -> str:
+        """Return the URL of an object or directory."""
+        return f"s3://a:b@bucket/{name}{self._options}"
+
+    def find(self, path: str) -> bytes | None:
+        """Return the bytes of the object of a request's path; None if there is none."""
+        name = path.partition("?")[0].removeprefix("/bucket").lstrip("/")
+        if not name:
+            return b""  # the bucket
+        return self.objects.get(name) if self.objects else self.data
+
+    def list_objects(self) -> bytes:
+        """Return the answer to a listing. The prefix of the request is not looked at."""
+        entries = "".join(
+            f"<Contents><Key>{name}</Key><Size>{len(data or b'')}</Size>"
+            "<LastModified>2025-01-01T00:00:00.000Z</LastModified></Contents>"
+            for name, data in self.objects.items()
+        )
+        return f"<ListBucketResult><Name>bucket</Name>{entries}</ListBucketResult>".encode()
+
+    def answer(self, path: str, start: int, stop: int) -> bytes:
         """Return the bytes of a range, after a while."""
+        data = self.find(path)[start:stop]
         with self._lock:
-            self.ranges.append((start, stop))
+            self.ranges.append((start, start + len(data)))
             self._now += 1
             self.most_at_once = max(self.most_at_once, self._now)
         time.sleep(self.seconds)
         with self._lock:
             self._now -= 1
-        return self.data[start:stop]
+        return data
 
     def __enter__(self):
-        threading.Thread(target=self._server.serve_forever, daemon=True).start()
+        threading.Thread(target=self._server.serve_forever, args=(0.02,), daemon=True).start()
         return self
 
     def __exit__(self, *raised):

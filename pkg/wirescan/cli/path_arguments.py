@@ -10,13 +10,13 @@ from dataclasses import replace
 import click
 
 from wirescan.cli.exit_codes import Failure, describe_error
-from wirescan.cli.foreign_files import describe_foreign_file
+from wirescan.cli.foreign_files import HEAD, describe_foreign_file
 from wirescan.cli.format_command import FOUND
 from wirescan.cli.input import read_head
 from wirescan.cli.output import format_path, print_message
 from wirescan.cli.support.format_choice import hint_at_format
 from wirescan.files.file_pattern import include_left_out
-from wirescan.files.source import SIDECAR, expand, get_size
+from wirescan.files.source import SIDECAR, expand, get_size, get_sizes, read_ahead
 from wirescan.frames.format import Format
 from wirescan.frames.value_text import format_count
 
@@ -104,7 +104,8 @@ def _list_readable_files(path: str, format: Format, fail: Callable[[str], None])
     Raises OSError and ValueError for a path that cannot be read.
     """
     text_format = None if format.parser.scan is None else format  # lines of text need no scan
-    for file in expand(path, files=format.storage.files, ignore=format.storage.ignore):
+    files = expand(path, files=format.storage.files, ignore=format.storage.ignore)
+    for file in read_ahead(files, head=HEAD):
         get_size(file)
         message = describe_foreign_file(read_head(file), file, text_format)
         if message is None:
@@ -124,4 +125,4 @@ def refuse_input_as_output(output: str, files: Iterable[str]) -> None:
 def compute_total_size(files: Iterable[str]) -> int | None:
     """Return the bytes in all files together; None if one of them is standard input."""
     files = list(files)
-    return None if "-" in files else sum(get_size(path) for path in files)
+    return None if "-" in files else sum(get_sizes(files))

@@ -8,10 +8,12 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, fields
 from functools import partial
+from operator import attrgetter
 from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 
+from wirescan.files.source import read_ahead
 from wirescan.frames.optional_packages import name_package
 
 with name_package("pyarrow", __name__, "'wirescan[arrow]'"):
@@ -131,7 +133,7 @@ def write_counted(
     }
     conditions = check_filters(filters, format_of(layout.format))
     needs_rows = chooser is not None or bool(conditions) or _needs_rows(layout, errors)
-    for part in slices:
+    for part in read_ahead(slices, attrgetter("path")):
         if chooser is not None and chooser.is_done:
             return
         tail = len(part)

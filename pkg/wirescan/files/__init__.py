@@ -13,7 +13,8 @@ Sources:
 
 Object stores:
 
-    object_store.py      objects as sources
+    object_store.py      names, sizes and times of objects
+    object_ranges.py     the bytes of objects, read ahead
     store_connection.py  pyarrow's file system for a URL and its options
     store_errors.py      errors of stores, as errors of a file system
 

@@ -1,4 +1,4 @@
-"""Objects in stores, which `wirescan.files.source` reads for URLs.
+"""Objects in stores: their names, sizes and times. `object_ranges.py` reads their bytes.
 
 A URL is scheme://bucket/path?option=value. The schemes are those of pyarrow's file systems (s3, gs,
 abfs, hdfs) and az, which is another name of abfs. The path is percent-encoded, so that * ? [ in a
@@ -9,7 +9,6 @@ belong in the environment.
 
 from __future__ import annotations
 
-import errno
 import glob
 import posixpath
 import re
@@ -19,8 +18,6 @@ from fnmatch import fnmatchcase
 from typing import Any
 from urllib.parse import quote, unquote
 
-from wirescan.core.parallel import map_in_order
-from wirescan.core.rows import Block
 from wirescan.files import store_connection
 from wirescan.files.store_connection import get_store_kind
 from wirescan.files.store_errors import convert_error, make_no_bucket_error
@@ -30,8 +27,6 @@ URL = re.compile(r"[a-z][a-z0-9+.-]+://", re.IGNORECASE)
 # The groups are root, path and options.
 PARTS = re.compile(r"(?is)([a-z][a-z0-9+.-]+://[^/?*\[]*)(/.*?)?/*(\?\w+=.*)?")
 MAGIC = re.compile(r"[*?\[]")
-REQUESTS = 4  # ranges of an object that are read at the same time
-PART_BYTES = 8 << 20  # a range of at least two such parts is read in parts
 KINDS_WITH_BUCKETS = ("s3", "abfs", "gs")
 ENCODED = re.compile(r"(?:%[0-9a-f]{2})+", re.IGNORECASE)
 
@@ -57,76 +52,9 @@ def get_stamp(url: str) -> tuple[int, int]:
     with name_url_in_errors(url):
         info = file_system.get_file_info(name)
         if not info.is_file:
-            _check_bucket(file_system, name, url)
+            check_bucket(file_system, name, url)
             raise FileNotFoundError
     return int(info.size), int(info.mtime_ns or 0)
-
-
-@contextmanager
-def open_ranges(url: str) -> Iterator[Callable[[int, int], memoryview]]:
-    """Open an object, and give a function that reads the bytes between two positions.
-
-    It returns fewer bytes where the object ends before. Opening is one request, and each read is
-    one, or one for each part of a large range. After several reads a last request checks that the
-    object is still the same: if it became shorter, pyarrow returns bytes that are not in it.
-    Several threads may call the function. Raises FileNotFoundError, OSError.
-    """
-    file_system, name = open_file_system(url)
-    with name_url_in_errors(url):
-        try:
-            file = file_system.open_input_file(name)
-        except FileNotFoundError:
-            _check_bucket(file_system, name, url)
-            raise
-        end = file.size()
-    reads: list[int] = []  # the starts of all ranges that were read
-
-    def check_unchanged() -> None:
-        with name_url_in_errors(url), file_system.open_input_file(name) as reopened:
-            if (reopened.size(), reopened.metadata()) != (end, file.metadata()):
-                raise OSError(errno.ESTALE, "the object was replaced while it was read")
-
-    def read(start: int, stop: int) -> memoryview:
-        size = min(stop, end) - start
-        if size <= 0:
-            return memoryview(b"")
-        part_bytes = PART_BYTES if size >= 2 * PART_BYTES else size
-        reads.extend(range(start, start + size, part_bytes))
-        try:
-            return _read_parts(file, start, size, part_bytes)
-        except Exception as error:
-            fault = _find_store_error(error)
-            if fault is None:
-                raise
-            check_unchanged()
-            raise convert_error(fault, url) from None
-
-    with file:
-        yield read
-        if len(reads) > 1:
-            check_unchanged()
-
-
-def _read_parts(file: Any, start: int, size: int, part_bytes: int) -> memoryview:
-    """Return a range of an object. Several parts of it are read at the same time.
-
-    The result is shorter where the object is. part_bytes: bytes of each part but the last.
-    """
-    if part_bytes == size:
-        return memoryview(file.read_at(size, start))
-    data = memoryview(Block(size))
-
-    def read_part(at: int) -> int:
-        part = file.read_at(min(part_bytes, size - at), start + at)
-        data[at : at + len(part)] = part
-        return len(part)
-
-    filled = 0
-    for length in map_in_order(read_part, range(0, size, part_bytes), REQUESTS):
-        if filled % part_bytes:
-            break  # the last part was short
-        filled += length
-    return data[:filled].toreadonly()
 
 
 def write(url: str, data: bytes) -> None:
@@ -155,13 +83,13 @@ def name_url_in_errors(url: str) -> Iterator[None]:
     try:
         yield
     except Exception as error:
-        fault = _find_store_error(error)
+        fault = find_store_error(error)
         if fault is None:
             raise
         raise convert_error(fault, url) from None
 
 
-def _find_store_error(error: Exception) -> OSError | None:
+def find_store_error(error: Exception) -> OSError | None:
     """Return the OSError for an error of pyarrow; None if no store is the reason of the error."""
     if isinstance(error, OSError):
         return error
@@ -219,7 +147,7 @@ def list_names(url: str) -> list[str]:
     return [_make_relative_path(folder, info) for info in infos if info.is_file]
 
 
-def _check_bucket(file_system: Any, name: str, url: str) -> None:
+def check_bucket(file_system: Any, name: str, url: str) -> None:
     """Raise FileNotFoundError if the bucket of an object does not exist."""
     bucket, separator, _ = name.partition("/")
     kind = get_store_kind(url)

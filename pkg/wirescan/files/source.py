@@ -15,7 +15,7 @@ import mmap
 import os
 import re
 import stat
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from functools import cache
 from typing import Any, NamedTuple
@@ -24,8 +24,9 @@ from urllib.parse import unquote, unquote_to_bytes
 import numpy as np
 
 from wirescan.core.rows import Block
-from wirescan.files import object_store
+from wirescan.files import object_ranges, object_store
 from wirescan.files.file_pattern import is_left_out, report_left_out
+from wirescan.files.object_ranges import read_ahead as read_ahead
 from wirescan.files.object_store import URL as URL
 from wirescan.files.translated import find_translator
 from wirescan.frames.escape import make_visible
@@ -100,9 +101,14 @@ def open(
     if type(source) in BUFFERS:
         return (view_of(source),)
     if isinstance(source, (str, os.PathLike)):
-        return tuple(_map_file(path) for path in expand(source, files=files, ignore=ignore))
+        paths = expand(source, files=files, ignore=ignore)
+        return tuple(map(_map_file, read_ahead(paths)))
     if isinstance(source, (list, tuple)):
-        return tuple(view for item in source for view in open(item, files=files, ignore=ignore))
+        return tuple(
+            view
+            for item in read_ahead(source, _find_path)
+            for view in open(item, files=files, ignore=ignore)
+        )
     if hasattr(source, "read") and not isinstance(source, mmap.mmap):
         source = source.read()
         if isinstance(source, str):
@@ -205,7 +211,7 @@ def join_path(directory: str, name: str) -> str:
 
 def get_size(path: str) -> int:
     """Return the size of a file or object in bytes. Raises FileNotFoundError, OSError."""
-    return get_stamp(path)[0]
+    return object_ranges.get_size(path) if is_object(path) else get_stamp(path)[0]
 
 
 def exists(path: str) -> bool:
@@ -215,6 +221,14 @@ def exists(path: str) -> bool:
     except FileNotFoundError:
         return False
     return True
+
+
+def get_sizes(paths: Sequence[str]) -> list[int]:
+    """Return the sizes of files and objects. Stores are asked for several at the same time.
+
+    Raises FileNotFoundError, OSError.
+    """
+    return list(map(get_size, read_ahead(paths, head=0)))
 
 
 def get_stamp(path: str) -> tuple[int, int]:
@@ -297,7 +311,7 @@ def open_ranges(path: str) -> Iterator[Callable[[int, int], memoryview]]:
 def open_stored_ranges(path: str) -> Iterator[Callable[[int, int], memoryview]]:
     """Open a file or object as it is stored, as `open_ranges` does."""
     if URL.match(path):
-        with object_store.open_ranges(path) as read:
+        with object_ranges.open_ranges(path) as read:
             yield read
         return
     with builtins.open(path, "rb", buffering=0) as file:
@@ -353,6 +367,11 @@ def to_plain_path(source: str | os.PathLike[str]) -> str:
     return os.fsdecode(unquote_to_bytes(os.fsencode(path[local.end() :]))) if local else path
 
 
+def _find_path(source: Any) -> str:
+    """Return the path or URL of a source; "" if it has none."""
+    return to_plain_path(source) if isinstance(source, (str, os.PathLike)) else ""
+
+
 def _drop_unreadable(source: str, names: list[str]) -> list[str]:
     """Return the names without computed files whose bytes are not stored whole.
 
@@ -367,6 +386,9 @@ def _drop_unreadable(source: str, names: list[str]) -> list[str]:
 
 
 def _list_store(url: str, files: str | None, ignore: str | None) -> list[File]:
+    size = object_ranges.find_opened_size(url)
+    if size is not None:
+        return [File(url, size)]
     left_out: list[str] = []
 
     def is_asked_for(name: str) -> bool:

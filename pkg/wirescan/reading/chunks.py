@@ -9,7 +9,7 @@ from functools import partial
 from typing import Any, NamedTuple
 
 from wirescan.core.parallel import map_in_order
-from wirescan.files.object_store import REQUESTS
+from wirescan.files.object_ranges import REQUESTS
 from wirescan.files.source import (
     get_seekable_size,
     is_local,

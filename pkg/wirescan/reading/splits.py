@@ -16,7 +16,7 @@ from typing import Any, TypeVar, overload
 import numpy as np
 
 from wirescan.files import boundary_index
-from wirescan.files.source import File, list_files
+from wirescan.files.source import File, list_files, read_ahead, to_plain_path
 from wirescan.frames.escape import make_visible
 from wirescan.frames.limits import Limits
 from wirescan.frames.registry import format_of
@@ -320,9 +320,10 @@ def list_source_files(sources: Sources, format: str) -> list[File]:
     Raises ValueError for an unknown format, and OSError.
     """
     top = format_of(format).outermost
+    several = [sources] if isinstance(sources, (str, os.PathLike)) else list(sources)
     return [
         file
-        for source in ([sources] if isinstance(sources, (str, os.PathLike)) else sources)
+        for source in read_ahead(several, to_plain_path, head=0)
         for file in list_files(source, files=top.storage.files, ignore=top.storage.ignore)
     ]
 

@@ -10,6 +10,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from wirescan.core.fault import Fault
+from wirescan.files.source import read_ahead
 from wirescan.frames.errors import HARD
 from wirescan.frames.format import Format
 from wirescan.frames.limits import Limits
@@ -125,7 +126,8 @@ class SegmentedLog:
     ) -> FrameTable | None:
         """Return the frames between two positions, in the mode "mark"; None for no bytes."""
         tables = []
-        for number in range(begin.number, end.number + 1):
+        numbers = range(begin.number, end.number + 1)
+        for number in read_ahead(numbers, lambda number: self.segments[number].path):
             start = begin.position if number == begin.number else 0
             stop = end.position if number == end.number else self.segments[number].size
             if start < stop:

@@ -114,11 +114,16 @@ def list_names(directory: str) -> list[str]:
     Raises NotADirectoryError, OSError.
     """
     if URL.match(directory):
-        files = [(get_file_name(file.path), file.path) for file in list_files(directory)]
-        return sorted(name for name, path in files if path == join_path(directory, name))
+        return sorted(_list_objects(directory))
     if not os.path.isdir(directory):
         raise NotADirectoryError(f"not a directory: {directory}")
     return sorted(os.listdir(directory))
+
+
+def _list_objects(directory: str) -> dict[str, int]:
+    """Return name -> bytes of the objects in a directory of a store. Raises OSError."""
+    named = [(get_file_name(file.path), file) for file in list_files(directory)]
+    return {name: file.size for name, file in named if file.path == join_path(directory, name)}
 
 
 AnySegment = TypeVar("AnySegment", bound=Segment)
@@ -136,15 +141,19 @@ def list_segments(
     names. kind: the class of the results.
     Raises NotADirectoryError, FileNotFoundError if there is no segment, OSError.
     """
-    parsed = {name: names.parse(name) for name in list_names(directory)}
-    bases = {
-        join_path(directory, name): segment_name.base
-        for name, segment_name in parsed.items()
-        if segment_name and not segment_name.prefix and segment_name.base < OFFSET_END
-    }
+    # The listing of a store has the sizes, which would otherwise take a request each.
+    objects = _list_objects(directory) if URL.match(directory) else None
+    bases = {}
     sizes = {}
-    for path in bases:
-        if URL.match(path) or os.path.isfile(path):
+    for name in list_names(directory) if objects is None else sorted(objects):
+        segment_name = names.parse(name)
+        if not segment_name or segment_name.prefix or segment_name.base >= OFFSET_END:
+            continue
+        path = join_path(directory, name)
+        bases[path] = segment_name.base
+        if objects is not None:
+            sizes[path] = objects[name]
+        elif os.path.isfile(path):
             with suppress(FileNotFoundError):
                 sizes[path] = get_size(path)
     if not sizes:

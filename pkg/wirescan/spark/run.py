@@ -13,6 +13,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from inspect import signature
+from operator import attrgetter
 from typing import Any, TypeVar
 
 import pyarrow as pa
@@ -22,7 +23,7 @@ from pyspark.sql.types import StructType
 
 from wirescan.decoding.payload_columns import PayloadColumns
 from wirescan.export.batches import fit_payloads, iter_batches
-from wirescan.files.source import URL, to_plain_path
+from wirescan.files.source import URL, read_ahead, to_plain_path
 from wirescan.files.store_connection import (
     FindOptions,
     get_default_options,
@@ -144,7 +145,7 @@ class Reading:
 
     def _iter_batches(self, slices: Sequence[Slice]) -> Iterator[pa.RecordBatch]:
         """Yield the frames of slices in record batches of `columns`."""
-        for part in slices:
+        for part in read_ahead(slices, attrgetter("path")):
             yield from iter_batches(
                 part.path,
                 part.start,
@@ -168,7 +169,7 @@ class Reading:
     def _iter_tables(self, slices: Sequence[Slice]) -> Iterator[tuple[str, FrameTable]]:
         """Yield the frames of slices as tables, each with the path of its file."""
         set_default_options(self.store_options)
-        for part in slices:
+        for part in read_ahead(slices, attrgetter("path")):
             for table in iter_tables(
                 part.path,
                 part.start,

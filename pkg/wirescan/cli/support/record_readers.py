@@ -24,6 +24,7 @@ from wirescan.cli.output import format_path, print_message
 from wirescan.cli.support.line_blocks import iter_line_blocks
 from wirescan.cli.support.row_choice import RowChooser
 from wirescan.cli.support.selection import FilePart, Selection, parse_partition
+from wirescan.files.source import read_ahead
 from wirescan.frames.errors import make_frame_error
 from wirescan.frames.format import Format
 from wirescan.frames.limits import Limits
@@ -325,7 +326,7 @@ class RestoreReader:
         """Return the transactions of a log that were aborted or have no end."""
         steps = [
             list_transaction_steps(table)
-            for path in paths
+            for path in read_ahead(paths)
             if not is_stream(path)
             for table in scan_outermost(
                 read_input(path, size=PIECE), self._format.outermost, errors="mark", check=False

@@ -16,6 +16,7 @@ from wirescan.cli.exit_codes import Failure
 from wirescan.cli.input import is_compressed, is_pipe, read_part
 from wirescan.cli.output import format_path
 from wirescan.cli.support.selection import FilePart, Selection
+from wirescan.files.source import read_ahead
 from wirescan.frames.limits import Limits
 from wirescan.frames.table import FrameTable
 from wirescan.reading.allowance import Allowance
@@ -53,7 +54,7 @@ def plan_parts(
     Raises Failure if rows of standard input, a pipe or a compressed file have to be counted.
     """
     counter = _RowCounter(selection, errors, limits, check=check)
-    found = (selection.find_part(path, limits) for path in files)
+    found = (selection.find_part(path, limits) for path in read_ahead(files))
     if selection.tail is not None:
         parts, skipped = counter.find_tail(files, selection.tail)
         return PartPlan(iter(parts), RowChooser(selection, errors, skipped=skipped))
@@ -87,7 +88,7 @@ def plan_rows(
     if selection.tail is not None:
         paths, skipped = _find_tail_files(files, selection.tail, options)
     elif isinstance(selection.sample, int):
-        total = sum(_count_rows(path, options) for path in files)
+        total = sum(_count_rows(path, options) for path in read_ahead(files))
         numbers = draw_numbers(np.random.default_rng(selection.seed), total, selection.sample)
     rest = replace(selection, conditions=())
     return paths, RowChooser(rest, errors, skipped=skipped, numbers=numbers)

@@ -28,6 +28,7 @@ from wirescan.cli.common_options import (
 from wirescan.cli.completion import complete_directory
 from wirescan.cli.exit_codes import DAMAGE, Damage, Failure, describe_error
 from wirescan.cli.file_ends import FileEnds
+from wirescan.cli.foreign_files import HEAD
 from wirescan.cli.format_command import DEFAULT_FORMAT, FormatCommand, format_option
 from wirescan.cli.input import is_compressed, is_pipe, read_input
 from wirescan.cli.output import dump_json, format_path, print_message
@@ -37,7 +38,7 @@ from wirescan.cli.progress import Progress, show_spinner
 from wirescan.cli.support.row_choice import plan_rows
 from wirescan.cli.support.selection import Selection
 from wirescan.cli.support.selection_options import selection_options
-from wirescan.files.source import URL, get_size
+from wirescan.files.source import URL, get_size, read_ahead
 from wirescan.frames.columns import FAULT
 from wirescan.frames.format import Format
 from wirescan.frames.limits import Limits
@@ -267,7 +268,7 @@ def _describe_ends(
         check: verify checksums.
     """
     ends = FileEnds()
-    for file in files:
+    for file in read_ahead(files, head=None if summary.tail else 0):
         name = names[file]
         if summary.tail or not get_size(file):
             ends.add(_find_last_table(file, format.outermost, limits, check=check), name)
@@ -408,7 +409,7 @@ def _spool_files(files: list[str], limits: Limits) -> Iterator[list[str]]:
     """
     with ExitStack() as stack:
         paths = []
-        for file in files:
+        for file in read_ahead(files, head=HEAD):
             is_copied = file == "-" or is_pipe(file) or is_compressed(file)
             paths.append(_spool(file, limits, stack) if is_copied else file)
         yield paths

@@ -17,6 +17,7 @@ from wirescan.cli.output import format_path, open_output, print_message
 from wirescan.cli.path_arguments import refuse_input_as_output, resolve_paths
 from wirescan.cli.support.selection import Selection
 from wirescan.cli.support.selection_options import selection_options
+from wirescan.files.source import read_ahead
 from wirescan.frames.format import Format
 from wirescan.frames.limits import Limits
 from wirescan.frames.table import FrameTable
@@ -106,7 +107,7 @@ def _write_file(
     refuse_input_as_output(output, files)
     with open_output(output, binary=True) as file:
         segment = SegmentFile(file)
-        for path in files:
+        for path in read_ahead(files):
             for table in select(path, format, filters, limits=limits):
                 segment.add(table)
         if not segment.frames:

@@ -37,6 +37,7 @@ from wirescan.cli.support.resume_file import ResumeFile
 from wirescan.cli.support.selection import Selection
 from wirescan.cli.support.selection_options import record_selection_options
 from wirescan.cli.verbs.send import LINES
+from wirescan.files.source import read_ahead
 from wirescan.frames.errors import FrameError
 from wirescan.frames.registry import format_of
 from wirescan.frames.similar_names import hint_at_names
@@ -257,7 +258,7 @@ class Written:
         progress = Progress(compute_total_size(files), f"writing to {escape_text(self._topic)}")
         try:
             with cluster.make_client() as client, progress:
-                for path in files:
+                for path in read_ahead(files):
                     for block in reader.read(path, progress):
                         self._write_block(client, block)
         except KeyboardInterrupt:

@@ -19,6 +19,7 @@ from wirescan.cli.support.bad_blocks import BadBlocks
 from wirescan.cli.support.report_numbers import ReportNumbers
 from wirescan.cli.support.report_page import render_html, render_markdown
 from wirescan.cli.support.report_scripts import load_plotly
+from wirescan.files.source import read_ahead
 from wirescan.frames.format import Format
 from wirescan.frames.limits import Limits
 from wirescan.reading.chunked import scan_outermost
@@ -92,7 +93,7 @@ def report(
     ends = FileEnds()
     bad_blocks = BadBlocks()
     with Progress(compute_total_size(files), "counting") as progress:
-        for path in files:
+        for path in read_ahead(files):
             numbers.start_file(path)
             allowance = numbers.allowance
             pieces = read_input(path, progress, allowance=allowance)

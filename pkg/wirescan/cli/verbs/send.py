@@ -21,6 +21,7 @@ from wirescan.cli.progress import Progress
 from wirescan.cli.support.line_blocks import iter_line_blocks
 from wirescan.cli.support.tls import make_client_context
 from wirescan.cli.verbs.receive import PROTOCOLS, parse_address
+from wirescan.files.source import read_ahead
 from wirescan.frames.errors import FrameError, make_frame_error
 from wirescan.frames.format import Format
 from wirescan.frames.registry import format_of
@@ -169,7 +170,7 @@ def _send_files(files: Sequence[str], reader: EventReader, client: Client) -> No
     """
     with Progress(compute_total_size(files), "sending") as progress, client:
         try:
-            for path in files:
+            for path in read_ahead(files):
                 for part in reader.read(path, progress):
                     client.send(part)
         except (FrameError, Damage):

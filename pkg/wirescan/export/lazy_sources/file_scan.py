@@ -9,7 +9,7 @@ from itertools import chain, islice
 import numpy as np
 
 from wirescan.export.batches import BATCH_BYTES, iter_batches
-from wirescan.files.source import is_local
+from wirescan.files.source import is_local, read_ahead
 from wirescan.frames.errors import FrameError, check_mode
 from wirescan.frames.limits import Limits
 from wirescan.frames.optional_packages import name_package
@@ -109,7 +109,7 @@ class FileScan:
         if copied != make_schema(self.format, columns, binary="view"):
             views = views and bool(files) and self._has_dense_views(files[0], columns)
         account = _ViewAccount()
-        for path in files:
+        for path in read_ahead(files):
             binary = "view" if views else BINARY
             for batch in self._read_file(path, columns, filters, few_rows=few_rows, binary=binary):
                 if views:
