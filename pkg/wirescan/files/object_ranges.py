@@ -18,6 +18,7 @@ from wirescan.core.rows import Block
 from wirescan.files import object_store
 from wirescan.files.object_store import URL, name_url_in_errors
 from wirescan.files.store_errors import convert_error
+from wirescan.files.translated import find_translator
 
 REQUESTS = 4  # ranges of an object that are read at the same time
 PART_BYTES = 8 << 20  # a range of at least two such parts is read in parts
@@ -135,6 +136,8 @@ def _open_ahead(path: str, *, head: int | None) -> _OpenObject | None:
     try:
         if not URL.match(path) or object_store.MAGIC.search(object_store.split(path)[1]):
             return None
+        if head is not None and find_translator(path) is not None:
+            return None  # neither the head nor the size is that of the object
         opened = _OpenObject(path)
         small = opened.size if opened.size <= AHEAD_BYTES else 0
         opened.read_first(small if head is None else min(head, opened.size))

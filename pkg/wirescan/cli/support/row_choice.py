@@ -54,7 +54,7 @@ def plan_parts(
     Raises Failure if rows of standard input, a pipe or a compressed file have to be counted.
     """
     counter = _RowCounter(selection, errors, limits, check=check)
-    found = (selection.find_part(path, limits) for path in read_ahead(files))
+    found = (selection.find_part(path, limits) for path in selection.read_ahead(files))
     if selection.tail is not None:
         parts, skipped = counter.find_tail(files, selection.tail)
         return PartPlan(iter(parts), RowChooser(selection, errors, skipped=skipped))

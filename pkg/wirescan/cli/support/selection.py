@@ -10,7 +10,7 @@ from __future__ import annotations
 import os
 import re
 from bisect import bisect_right
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from typing import NamedTuple
@@ -19,7 +19,7 @@ import numpy as np
 
 from wirescan.cli.exit_codes import Failure
 from wirescan.cli.input import is_compressed, is_pipe
-from wirescan.files.source import get_size
+from wirescan.files.source import get_size, read_ahead
 from wirescan.frames.format import Format
 from wirescan.frames.limits import Limits
 from wirescan.frames.registry import format_of
@@ -92,6 +92,13 @@ class Selection:
     def wants_file(self, path: str) -> bool:
         """Return whether a file is of a selected partition, by the name of its directory."""
         return self.partitions is None or parse_partition(path) in self.partitions
+
+    def read_ahead(self, files: Iterable[str]) -> Iterator[str]:
+        """Yield files, and open the next objects of a store among them.
+
+        They are read ahead too, unless a condition may exclude them, or parts of them.
+        """
+        return read_ahead(files, head=0 if self.conditions else None)
 
     def find_part(self, path: str, limits: Limits) -> FilePart | None:
         """Return the part of a file that holds all selected rows; None if there is none.

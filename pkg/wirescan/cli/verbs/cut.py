@@ -107,7 +107,7 @@ def _write_file(
     refuse_input_as_output(output, files)
     with open_output(output, binary=True) as file:
         segment = SegmentFile(file)
-        for path in read_ahead(files):
+        for path in read_ahead(files, head=0):
             for table in select(path, format, filters, limits=limits):
                 segment.add(table)
         if not segment.frames:

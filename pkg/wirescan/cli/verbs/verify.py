@@ -25,7 +25,6 @@ from wirescan.cli.support.selection import FilePart, Selection
 from wirescan.cli.support.selection_options import selection_options
 from wirescan.cli.support.verifier import Verifier
 from wirescan.core.fault import Fault
-from wirescan.files.source import read_ahead
 from wirescan.files.translated import find_translator
 from wirescan.frames.errors import FrameError
 from wirescan.frames.format import Format
@@ -152,7 +151,7 @@ def verify(
     for path in set(files) - set(selected):
         verifier.exclude_file(path)
     with Progress(compute_total_size(selected), "verifying") as progress:
-        for path in read_ahead(selected):
+        for path in selection.read_ahead(selected):
             _verify_file(path, verifier, finder, fail, progress)
     if files:
         verifier.end_log()

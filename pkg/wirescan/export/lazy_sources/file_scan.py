@@ -109,7 +109,8 @@ class FileScan:
         if copied != make_schema(self.format, columns, binary="view"):
             views = views and bool(files) and self._has_dense_views(files[0], columns)
         account = _ViewAccount()
-        for path in read_ahead(files):
+        # A filter may exclude a file, or parts of it.
+        for path in read_ahead(files, head=0 if filters else None):
             binary = "view" if views else BINARY
             for batch in self._read_file(path, columns, filters, few_rows=few_rows, binary=binary):
                 if views:
