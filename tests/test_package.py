@@ -150,6 +150,20 @@ def test_convert_needs_no_pandas(tmp_path):
     assert is_imported == "False"
 
 
+def test_a_list_of_faults_needs_no_pandas(tmp_path):
+    damaged = bytearray((CORPUS / "kafka" / "orders-0" / "00000000000000001480.log").read_bytes())
+    damaged[1000] ^= 1
+    (tmp_path / "damaged.log").write_bytes(damaged)
+    program = (
+        "import sys\n"
+        "from wirescan.export.parquet import convert\n"
+        f"paths = {str(tmp_path / 'damaged.log')!r}, {str(tmp_path / 'out')!r}\n"
+        "summary = convert(*paths, 'kafka.records', errors='mark')\n"
+        "print(summary.faults, 'pandas' in sys.modules)\n"
+    )
+    assert run_program(program).split() == ["1", "False"]
+
+
 def test_an_export_that_decodes_nothing_imports_no_decoder():
     """Decoders import pyarrow's compute functions, parsers and HTTP, a fifth of the start."""
     program = (

@@ -18,6 +18,7 @@ from collections.abc import Collection, Iterator
 
 import numpy as np
 
+from wirescan.frames.arrow_arrays import make_texts, read_integers, wrap_numbers
 from wirescan.frames.errors import NEAR
 from wirescan.frames.fault_names import NUMBERS
 from wirescan.frames.lookup import find_bad_frames, find_buffers, find_parents
@@ -53,13 +54,14 @@ def to_batch(
     levels = [
         bad for frames, _ in find_bad_frames(table, columns) for bad in _find_outermost_bad(frames)
     ]
-    faults = pa.Table.from_batches(
-        [batch for level in levels for batch in _to_batches(level, file)], SCHEMA
-    )
-    order = np.argsort(faults["start"].to_numpy(), kind="stable")
-    if not len(order):
-        return pa.RecordBatch.from_pylist([], SCHEMA)
-    return faults.take(pa.array(order)).combine_chunks().to_batches()[0]
+    batches = [batch for level in levels for batch in _to_batches(level, file)]
+    if not batches:
+        return pa.RecordBatch.from_arrays(
+            [pa.nulls(0, kind) for kind in SCHEMA.types], schema=SCHEMA
+        )
+    starts = np.concatenate([read_integers(batch["start"]) for batch in batches])
+    order = wrap_numbers(np.argsort(starts, kind="stable"))
+    return pa.Table.from_batches(batches, SCHEMA).take(order).combine_chunks().to_batches()[0]
 
 
 def _find_outermost_bad(frames: FrameTable) -> Iterator[FrameTable]:
@@ -95,17 +97,17 @@ def _to_batches(bad: FrameTable, file: str) -> Iterator[pa.RecordBatch]:
 
 def _to_one_batch(bad: FrameTable, located: FrameTable, file: str) -> pa.RecordBatch:
     """Return bad frames with the positions and the first bytes of the frames `located`."""
-    numbers = pa.array(bad["fault"])
+    numbers = wrap_numbers(bad["fault"])
     # Indexed by the number of a fault, which may be any number of 8 bits.
     faults = [bad.describe_fault(number) for number in range(NUMBERS)]
     return pa.RecordBatch.from_arrays(
         [
             _repeat_text(file, len(bad)),
-            pa.array(_find_starts(located)),
-            pa.array(bad["size"].astype(np.int64)),
+            wrap_numbers(_find_starts(located)),
+            wrap_numbers(bad["size"].astype(np.int64)),
             _repeat_text(bad.name, len(bad)),
-            pa.array([fault.name for fault in faults]).take(numbers),
-            pa.array([fault.meaning for fault in faults]).take(numbers),
+            make_texts(fault.name for fault in faults).take(numbers),
+            make_texts(fault.meaning for fault in faults).take(numbers),
             _gather_first_bytes(located),
         ],
         schema=SCHEMA,
@@ -113,8 +115,7 @@ def _to_one_batch(bad: FrameTable, located: FrameTable, file: str) -> pa.RecordB
 
 
 def _repeat_text(text: str, count: int) -> pa.Array:
-    text = text.encode(errors="backslashreplace").decode()  # a path may be no text
-    return pa.repeat(pa.scalar(text), count)
+    return make_texts([text]).take(wrap_numbers(np.zeros(count, np.int32)))
 
 
 def _find_starts(bad: FrameTable) -> np.ndarray:

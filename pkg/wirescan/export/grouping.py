@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 
 from wirescan.export.sketches import compute_fingerprints, find_buckets, make_coupons, make_sketches
+from wirescan.frames.arrow_arrays import wrap_numbers
 from wirescan.frames.optional_packages import name_package
 
 with name_package("pyarrow", __name__, "'wirescan[arrow]'"):
@@ -114,7 +115,7 @@ def group(
     functions = list(functions)
     if not keys and functions == [([], "count_all")]:
         # The table may have no column, which Arrow cannot group.
-        return pa.Table.from_arrays([wrap_array(np.array([len(table)]))], list(names))
+        return pa.Table.from_arrays([wrap_numbers(np.array([len(table)]))], list(names))
     narrow = table
     used = {name for name, _ in functions if name}
     for name in keys:
@@ -141,7 +142,7 @@ def collect_coupons(raw: pa.Table, by: Sequence[str], name: str) -> pa.Table:
     values = _select_valid(raw, by, name, "distinct")
     distinct = group(values, values.column_names, [], [])
     coupons = make_coupons(_fingerprint_array(distinct.column("distinct").combine_chunks()))
-    return distinct.set_column(len(by), "distinct", wrap_array(coupons))
+    return distinct.set_column(len(by), "distinct", wrap_numbers(coupons))
 
 
 def count_buckets(raw: pa.Table, by: Sequence[str], name: str) -> pa.Table:
@@ -151,7 +152,7 @@ def count_buckets(raw: pa.Table, by: Sequence[str], name: str) -> pa.Table:
     """
     values = _select_valid(raw, by, name, "histogram")
     buckets = find_buckets(values.column("histogram").to_numpy()).astype(np.int16)
-    values = values.set_column(len(by), "histogram", wrap_array(buckets))
+    values = values.set_column(len(by), "histogram", wrap_numbers(buckets))
     return group(values, values.column_names, [([], "count_all")], [COUNT])
 
 
@@ -203,7 +204,7 @@ def _make_histograms(offsets: np.ndarray, buckets: np.ndarray, counts: np.ndarra
         SKETCHES["histogram"],
         len(sizes),
         [None, pa.py_buffer(ends.astype(np.int32))],
-        children=[wrap_array(dense)],
+        children=[wrap_numbers(dense)],
     )
 
 
@@ -211,27 +212,6 @@ _MAKE: dict[str, Callable[..., pa.Array]] = {
     "distinct": _make_sketches,
     "histogram": _make_histograms,
 }
-
-
-def wrap_array(values: np.ndarray) -> pa.Array:
-    """Return numbers as Arrow, without a copy.
-
-    It does not call `pa.array`, which imports pandas if that is installed.
-    """
-    return pa.Array.from_buffers(
-        pa.from_numpy_dtype(values.dtype), len(values), [None, pa.py_buffer(values)]
-    )
-
-
-def make_texts(values: Iterable[str | None]) -> pa.Array:
-    """Return paths as Arrow. A path may be no text."""
-    raw = [None if value is None else value.encode(errors="backslashreplace") for value in values]
-    ends = np.cumsum([0, *(len(text or b"") for text in raw)]).astype(np.int32)
-    valid = np.packbits([text is not None for text in raw], bitorder="little")
-    data = b"".join(text or b"" for text in raw)
-    return pa.Array.from_buffers(
-        pa.string(), len(raw), [pa.py_buffer(valid), pa.py_buffer(ends), pa.py_buffer(data)]
-    )
 
 
 def _is_bytes_or_text(kind: pa.DataType) -> bool:

@@ -31,6 +31,7 @@ What a format declares:
 To Arrow and text:
 
     to_arrow.py           tables to Arrow
+    arrow_arrays.py       Arrow arrays of numbers and texts, without pandas
     scanned_columns.py    what a `ColumnWriter` has written, with columns as a table has them
     row_values.py         values of rows, for JSON and for people
     value_text.py         bytes, times and numbers as text

@@ -28,12 +28,11 @@ from wirescan.export.grouping import (
     count_buckets,
     group,
     make_summaries,
-    make_texts,
-    wrap_array,
 )
 from wirescan.export.sketches import STEPS
 from wirescan.export.table_parts import split_by_bytes
 from wirescan.frames import to_arrow
+from wirescan.frames.arrow_arrays import make_texts, wrap_numbers
 from wirescan.frames.columns import FILE, START, list_places
 from wirescan.frames.limits import Limits
 from wirescan.frames.registry import format_of
@@ -283,7 +282,7 @@ class Aggregation:
                 if FILE in self.columns:
                     number = np.full(len(part), files.setdefault(file, len(files)), np.int32)
                     batch = pa.RecordBatch.from_arrays(
-                        [*batch.columns, wrap_array(number)], [*names, FILE]
+                        [*batch.columns, wrap_numbers(number)], [*names, FILE]
                     )
                 yield batch
 

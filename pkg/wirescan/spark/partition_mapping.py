@@ -14,6 +14,7 @@ import pyarrow as pa
 from pyspark.sql import DataFrame
 from pyspark.sql.types import DataType, StructType
 
+from wirescan.frames.arrow_arrays import wrap_numbers
 from wirescan.frames.limits import Limits
 from wirescan.frames.table import FrameTable
 from wirescan.reading.splits import Slice
@@ -248,10 +249,8 @@ def _to_array(values: Any, name: str) -> pa.Array | pa.ChunkedArray:
             and not isinstance(values, np.ma.MaskedArray)
         ):
             values = np.ascontiguousarray(values, values.dtype.newbyteorder("="))
-            if values.dtype.kind in "iuf":  # pa.array would import pandas
-                return pa.Array.from_buffers(
-                    pa.from_numpy_dtype(values.dtype), len(values), [None, pa.py_buffer(values)]
-                )
+            if values.dtype.kind in "iuf":
+                return wrap_numbers(values)
         if hasattr(values, "__arrow_c_stream__"):
             return pa.chunked_array(values)
         return pa.array(values)

@@ -14,6 +14,7 @@ from typing import Any
 
 import numpy as np
 
+from wirescan.frames.arrow_arrays import read_integers, wrap_numbers
 from wirescan.frames.columns import PLAIN, Column
 from wirescan.frames.format import Format
 from wirescan.frames.optional_packages import name_package
@@ -140,7 +141,7 @@ class ValueCounts:
         self._held += len(counted)
         if self._held > self._most:
             values, counts = self._merge()
-            fields = [values, _make_integers(counts)]
+            fields = [values, wrap_numbers(counts)]
             self._counted = [pa.StructArray.from_arrays(fields, ["values", "counts"])]
             self._held = len(values)
             self._most = max(MERGED_VALUES, 2 * self._held)
@@ -150,8 +151,8 @@ class ValueCounts:
         encoded = pa.concat_arrays([part.field("values") for part in self._counted])
         encoded = encoded.dictionary_encode()
         counts = np.zeros(len(encoded.dictionary), np.int64)
-        parts = [_read_integers(part.field("counts")) for part in self._counted]
-        np.add.at(counts, _read_integers(encoded.indices), np.concatenate(parts))
+        parts = [read_integers(part.field("counts")) for part in self._counted]
+        np.add.at(counts, read_integers(encoded.indices), np.concatenate(parts))
         return encoded.dictionary, counts
 
     def find_commonest(self, most: int) -> list[tuple[Any, int]]:
@@ -167,11 +168,9 @@ class ValueCounts:
             chosen = np.flatnonzero(counts > least)
             tied = np.flatnonzero(counts == least)
             keys = [("", "ascending")]  # an array has no name
-            lowest = pc.select_k_unstable(
-                values.take(_make_integers(tied)), most - len(chosen), keys
-            )
-            chosen = np.concatenate([chosen, tied[_read_integers(lowest)]])
-        pairs = zip(values.take(_make_integers(chosen)).to_pylist(), counts[chosen].tolist())
+            lowest = pc.select_k_unstable(values.take(wrap_numbers(tied)), most - len(chosen), keys)
+            chosen = np.concatenate([chosen, tied[read_integers(lowest)]])
+        pairs = zip(values.take(wrap_numbers(chosen)).to_pylist(), counts[chosen].tolist())
         return sorted(pairs, key=lambda pair: (-pair[1], pair[0]))
 
 
@@ -210,19 +209,6 @@ def make_json_answer(answer: dict[str, Any], format: Format) -> dict[str, Any]:
         for value, count in common["values"]
     ]
     return answer | {"commonest": {"column": column, "values": values}}
-
-
-def _make_integers(numbers: np.ndarray) -> pa.Array:
-    """Return an int64 array as an Arrow array. `pyarrow.array` would import pandas."""
-    return pa.Array.from_buffers(pa.int64(), len(numbers), [None, pa.py_buffer(numbers)])
-
-
-def _read_integers(array: pa.Array) -> np.ndarray:
-    """Return an Arrow array of integers without null. Its `to_numpy` would import pandas."""
-    dtype = np.dtype(str(array.type))
-    if not len(array):
-        return np.zeros(0, dtype)
-    return np.frombuffer(array.buffers()[1], dtype, len(array), array.offset * dtype.itemsize)
 
 
 def _get_number(scalar: pa.Scalar) -> Any:
