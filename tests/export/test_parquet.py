@@ -696,6 +696,7 @@ KEYS = [
     None,
     b"\xff\x00",
     b"k:*?\"'#[]{}^\\",
+    rb"\xfe\n",
     b"plain",
 ]
 
@@ -709,6 +710,7 @@ def test_any_bytes_name_directories(tmp_path):
     )
     rows = sorted(read_hive(tmp_path / "out").to_pylist(), key=lambda row: row["offset"])
     texts = [None if not key else key.decode(errors="backslashreplace") for key in KEYS]
+    texts[-2] = r"\x5cxfe\n"  # differs from that of the byte 0xfe
     assert [row["key"] for row in rows] == texts
     assert all(name.startswith(("key=", "_SUCCESS")) for name in list_parts(tmp_path / "out"))
     assert list_parts(tmp_path) == ["a.log", "out"]

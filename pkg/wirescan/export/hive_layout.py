@@ -1,12 +1,13 @@
-"""The directory of each row, if Parquet is partitioned as Hive does it.
+r"""The directory of each row, if Parquet is partitioned as Hive does it.
 
 An example is `kind=CALL/timestamp_day=2026-11-22`.
 
 partition_by        directory                          for a column of
 codec               codec=4                            integers
 is_control          is_control=true                    bool
-kind, fault, key    fault=BAD_CHECKSUM                 text or bytes; other bytes than UTF-8 are
-                                                       escaped by "backslashreplace"
+kind, fault, key    fault=BAD_CHECKSUM                 text or bytes; a byte that is no UTF-8 is
+                                                       escaped, as in \xff, and so is a backslash
+                                                       before the text of such an escape: \x5cxff
 timestamp:day       timestamp_day=2026-11-22           times, in UTC; also :year, :month, and :hour
                                                        (2026-11-22T13)
 _file               file=%2Fdata%2F0.log               a name without its "_", because readers skip
@@ -50,6 +51,7 @@ UNITS = {"year": "Y", "month": "M", "day": "D", "hour": "h"}
 ESCAPED = re.compile(r"""[\x00-\x1f\x7f"#%'*/:=?\\{}\[\]^]""")
 LONGEST_NAME = 255  # bytes
 DIGITS = 32  # of the digest in a shortened name
+LOOKS_ESCAPED = re.compile(rb"\\(?=x[0-9a-f]{2})")  # a backslash
 
 Key = tuple[str | None, ...]  # the values of the columns that partition, as text
 
@@ -257,7 +259,7 @@ def _encode(values: pa.Array, unit: str | None) -> tuple[np.ndarray, list[str | 
 
 def _to_text(value: object) -> str:
     if isinstance(value, bytes):
-        return value.decode(errors="backslashreplace")
+        return LOOKS_ESCAPED.sub(rb"\\x5c", value).decode(errors="backslashreplace")
     return str(value).lower() if isinstance(value, bool) else str(value)
 
 
