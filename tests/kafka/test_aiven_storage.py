@@ -13,8 +13,11 @@ from tests.reference.aiven_writer import Encryptor, encode_sizes, store_segment
 from tests.support.canonical_records import list_canonical_records
 from tests.support.command import parse_lines, run
 from tests.support.paths import AIVEN_STORAGE, ORDERS
+from tests.support.slow_store import SlowStore
 from wirescan import FrameError, kafka
 from wirescan.files import source
+from wirescan.files.object_ranges import OBJECTS
+from wirescan.files.source import list_files
 from wirescan.frames.registry import format_of
 from wirescan.kafka import PartitionLog
 from wirescan.kafka.files import find_boundaries, read_partition, read_topic
@@ -330,6 +333,19 @@ def test_chunks_of_a_fixed_size_must_hold_the_segment(tmp_path, keys):
     change_manifest(path, set_index(originalFileSize=(1 << 31) - 1, originalChunkSize=1))
     with pytest.raises(FrameError, match=r"do not hold 2147483647 bytes"):
         wirescan.scan(directory, "kafka.records")
+
+
+def test_manifests_in_a_store_are_read_several_at_a_time(encrypted):
+    objects = {
+        f"orders-{TOPIC_ID}/0/{path.name}": path.read_bytes() for path in encrypted.iterdir()
+    }
+    with SlowStore(b"", 0.05, objects) as slow:
+        files = list_files(slow.make_url(f"orders-{TOPIC_ID}/0"), files=r"\.log$")
+        assert [file.size for file in files] == [
+            path.stat().st_size for path in sorted(ORDERS.glob("*.log"))
+        ]
+        assert 1 < slow.most_at_once <= OBJECTS
+        assert len(slow.ranges) == len(files)
 
 
 @pytest.mark.peers

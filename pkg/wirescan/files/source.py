@@ -18,11 +18,12 @@ import stat
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from functools import cache
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeVar
 from urllib.parse import unquote, unquote_to_bytes
 
 import numpy as np
 
+from wirescan.core.parallel import map_in_order
 from wirescan.core.rows import Block
 from wirescan.files import object_ranges, object_store
 from wirescan.files.file_pattern import is_left_out, report_left_out
@@ -37,6 +38,7 @@ LOCAL = re.compile(r"file:(?://(?:localhost)?(?=/)|(?=/(?!/)))", re.IGNORECASE)
 BUFFERS = (bytes, bytearray, memoryview, np.ndarray)
 # The ending of a boundary index, which is written beside a file. Such a file is never read as data.
 SIDECAR = ".frames.json"
+Result = TypeVar("Result")
 
 
 class File(NamedTuple):
@@ -163,10 +165,10 @@ def list_files(
         if not any(find_translator(file.path) for file in listed):
             return listed
         sizes = {file.path: file.size for file in listed}
-        return [
-            File(name, get_size(name) if find_translator(name) else sizes[name])
-            for name in _drop_unreadable(path, list(sizes))
-        ]
+        names = _drop_unreadable(path, list(sizes))
+        translated = list(filter(find_translator, names))
+        sizes |= zip(translated, get_sizes(translated))
+        return [File(name, sizes[name]) for name in names]
     names = _drop_unreadable(path, _list_local(path, files, ignore))
     return [File(name, get_seekable_size(name)) for name in names]
 
@@ -228,7 +230,7 @@ def get_sizes(paths: Sequence[str]) -> list[int]:
 
     Raises FileNotFoundError, OSError.
     """
-    return list(map(get_size, read_ahead(paths, head=0)))
+    return _map(get_size, paths)
 
 
 def get_stamp(path: str) -> tuple[int, int]:
@@ -367,6 +369,12 @@ def to_plain_path(source: str | os.PathLike[str]) -> str:
     return os.fsdecode(unquote_to_bytes(os.fsencode(path[local.end() :]))) if local else path
 
 
+def _map(function: Callable[[str], Result], paths: Sequence[str]) -> list[Result]:
+    """Return the results of a function for paths. It asks for several objects at the same time."""
+    workers = object_ranges.OBJECTS if any(map(URL.match, paths)) else 1
+    return list(map_in_order(function, paths, workers))
+
+
 def _find_path(source: Any) -> str:
     """Return the path or URL of a source; "" if it has none."""
     return to_plain_path(source) if isinstance(source, (str, os.PathLike)) else ""
@@ -377,9 +385,11 @@ def _drop_unreadable(source: str, names: list[str]) -> list[str]:
 
     source: the path, glob or directory that was listed. A file that it names itself stays.
     """
-    readable = [
-        name for name in names if name == source or find_translator(name) is None or exists(name)
-    ]
+
+    def is_readable(name: str) -> bool:
+        return name == source or find_translator(name) is None or exists(name)
+
+    readable = [name for name, is_one in zip(names, _map(is_readable, names)) if is_one]
     if not readable:
         raise _make_no_files_error(object_store.redact_url(source))
     return readable
