@@ -151,7 +151,9 @@ class SegmentSink(DataSourceArrowWriter):
         self._topic = options.get("topic")
         self._codec = options.get("codec", "none")
         if self._codec not in CODECS:
-            raise ValueError(f"option codec must be one of {', '.join(CODECS)}")
+            raise ValueError(
+                f"option codec must be one of {', '.join(CODECS)}, not {self._codec!r}"
+            )
         self._segment_bytes = int(
             parse_size(options.get("segmentBytes"), SEGMENT_BYTES, "segmentBytes")
         )
@@ -259,7 +261,7 @@ class SegmentSink(DataSourceArrowWriter):
             before = int(ends[first - 1]) if first else 0
             free = self._segment_bytes - partition.size if partition.size >= 0 else 0
             stop = int(np.searchsorted(ends, before + free, "right"))
-            if stop == first:
+            if stop <= first:  # the segment is full, or one large batch exceeds it
                 partition.writer.start_segment(int(frames["base_offset"][first]))
                 partition.size = 0
                 stop = max(
