@@ -4,6 +4,7 @@ import json
 import os
 import random
 import shutil
+import time
 from pathlib import Path
 
 import pytest
@@ -14,6 +15,7 @@ from wirescan import FrameError, kafka, lumberjack
 from wirescan.files import file_identity, source
 from wirescan.frames.limits import Limits
 from wirescan.frames.registry import format_of
+from wirescan.reading import growing as growing_module
 from wirescan.reading.chunked import iter_tables
 from wirescan.reading.growing import GrowingFiles
 
@@ -317,6 +319,29 @@ def test_damage_ends_a_strict_stream_behind_what_is_good(log, tmp_path):
     with pytest.raises(FrameError) as caught:
         growing.find_latest(end)
     assert caught.value.offset == len(good) and caught.value.source == str(log)
+
+
+@pytest.mark.parametrize("errors", ["strict", "mark"])
+def test_damage_at_the_end_is_read_a_minute_after_the_last_change(
+    log, tmp_path, monkeypatch, errors
+):
+    """Searches within the minute find nothing, and the last change stays the same."""
+    good = make_batch(0)
+    log.write_bytes(good + b"\xff" * 50)
+    os.utime(log, (time.time() - 10,) * 2)
+    growing = GrowingFiles([str(tmp_path)], "kafka.records", errors=errors)
+    end, got = read_new_offsets(growing, START)
+    assert got == [0, 1, 2]
+    if errors == "strict":  # these bytes are damage at once
+        with pytest.raises(FrameError, match=f"at byte {len(good)} "):
+            growing.find_latest(end)
+        return
+    for _ in range(3):
+        assert growing.find_latest(end) is end
+    monkeypatch.setattr(growing_module, "OLD", 5 * file_identity.SECOND)
+    reached = growing.find_latest(end)
+    assert list_ends(reached) == {log.name: len(good) + 50}
+    assert growing.find_latest(reached) is reached
 
 
 @pytest.mark.parametrize(

@@ -122,6 +122,7 @@ class GrowingFiles:
         self._sealed_files = SealedFiles(self._format.outermost, self._report_loss)
         self._waiting: dict[str, State] = {}  # files that are not begun yet because of the limits
         self._turn = ("", 0)  # the file that is read next, and up to which position
+        self._young: set[str] = set()  # verified files that are searched again when they are old
         self._cap: dict[tuple[int, int] | str, int] | None = None
 
     def measure_backlog(self, offset: Offset) -> dict[str, int]:
@@ -187,7 +188,7 @@ class GrowingFiles:
             file = search.files.get(path)
             begin = file.end if file else 0
             size = self._limit_size(path, state, is_known=file is not None)
-            if size <= begin or self._files.is_verified(path, state, begin):
+            if size <= begin or self._is_searched(path, state, begin):
                 continue
             if file and file.cut and file != progress.get(path):
                 continue  # the next offset continues after that position
@@ -205,6 +206,12 @@ class GrowingFiles:
             search.files, progress, present, states, sealed, listed_at, self._has_no_bytes
         )
         return add_sealed(make_offset(search.files), sealed)
+
+    def _is_searched(self, path: str, state: State, begin: int) -> bool:
+        """Return whether another search for frames after `begin` would find nothing either."""
+        if not self._files.is_verified(path, state, begin):
+            return False
+        return path not in self._young or not _is_old(state)
 
     def _has_no_bytes(self, path: str, state: State) -> bool:
         """Return whether a file of which nothing was read has no whole frame."""
@@ -240,7 +247,7 @@ class GrowingFiles:
         with open_ranges(path) as read:
             if file and compute_checksums(read, begin) != (file.head, file.tail):
                 return
-            is_old = size == state.size and time.time_ns() - state.time > OLD
+            is_old = size == state.size and _is_old(state)
             end, searched = self._find_end(
                 path, read, begin, size, begin + search.max_bytes, is_old=is_old
             )
@@ -254,6 +261,10 @@ class GrowingFiles:
                 search.files[path] = file._replace(left=False)
             if end == begin and searched == state.size:
                 self._files.note_verified(path, state, begin)
+                if is_old:
+                    self._young.discard(path)
+                else:
+                    self._young.add(path)
             if searched < size:
                 search.turn = (path, self._turn[1] if path == self._turn[0] else size)
                 search.max_bytes = 0
@@ -463,6 +474,11 @@ class GrowingFiles:
             return [start]
         limits = self._options["limits"]
         return [at for at in find_boundaries(path, size, start, limits=limits) if at < stop]
+
+
+def _is_old(state: State) -> bool:
+    """Return whether the bytes of a file have not changed for some time."""
+    return time.time_ns() - state.time > OLD
 
 
 def _identify(path: str, state: State) -> tuple[int, int] | str:
