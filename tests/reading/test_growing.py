@@ -4,6 +4,7 @@ import json
 import os
 import random
 import shutil
+import struct
 import time
 from pathlib import Path
 
@@ -11,7 +12,7 @@ import pytest
 
 from tests.support.log_files import append_bytes
 from tests.support.paths import ORDERS
-from wirescan import FrameError, kafka, lumberjack
+from wirescan import FrameError, kafka, lumberjack, thrift
 from wirescan.files import file_identity, source
 from wirescan.frames.limits import Limits
 from wirescan.frames.registry import format_of
@@ -342,6 +343,41 @@ def test_damage_at_the_end_is_read_a_minute_after_the_last_change(
     reached = growing.find_latest(end)
     assert list_ends(reached) == {log.name: len(good) + 50}
     assert growing.find_latest(reached) is reached
+
+
+@pytest.mark.parametrize("errors", ["strict", "mark", "skip"])
+def test_a_frame_that_only_the_end_of_the_file_ends(tmp_path, monkeypatch, errors):
+    """The body of an HTTP/1.0 response without a length ends where the connection ends."""
+    call = thrift.encode_message("add", 1, 7)
+    response = b"HTTP/1.0 200 OK\r\n\r\n" + bytes(call)
+    path = tmp_path / "thrift.bin"
+    path.write_bytes(response)
+    os.utime(path, (time.time() - 10,) * 2)
+    growing = GrowingFiles([str(path)], "thrift.messages", errors=errors)
+    assert growing.find_latest(START) is START
+    monkeypatch.setattr(growing_module, "OLD", 5 * file_identity.SECOND)
+    end = growing.find_latest(START)
+    expected = list_rows(iter_tables(str(path), format="thrift.messages", errors=errors))
+    ((part,),) = growing.plan_tasks(START, end)
+    assert list_rows(table for _, table in growing.read_tables(part)) == expected
+    assert len(expected) == 1
+    assert growing.find_latest(end) is end
+
+
+def test_damage_that_only_the_end_of_the_file_shows_ends_a_strict_stream(tmp_path, monkeypatch):
+    """A scan of the whole file raises the same error."""
+    path = tmp_path / "0-1-v1.log"
+    # A header that states 1 MiB. Its own checksum is wrong.
+    path.write_bytes(struct.pack("<Ii", 1, 1 << 20) + b"\1" * 100)
+    os.utime(path, (time.time() - 10,) * 2)
+    with pytest.raises(FrameError, match="at byte 0 ") as expected:
+        list(iter_tables(str(path), format="kafka.redpanda_batches"))
+    growing = GrowingFiles([str(path)], "kafka.redpanda_batches")
+    assert growing.find_latest(START) is START
+    monkeypatch.setattr(growing_module, "OLD", 5 * file_identity.SECOND)
+    with pytest.raises(FrameError) as caught:
+        growing.find_latest(START)
+    assert str(caught.value) == str(expected.value)
 
 
 @pytest.mark.parametrize(

@@ -191,20 +191,21 @@ class FrameScanner:
     def close(self, *, tail: bool = True) -> Scanned:
         """End the stream and return the frames in the held bytes.
 
-        tail: a cut frame is no fault: the stop says SHORT. With False, held bytes are a fault,
-            BAD_LENGTH.
+        tail: a cut frame is no fault: the stop says SHORT. With False, held bytes that are no whole
+            frames are a fault, BAD_LENGTH.
 
         Raises FrameError with the fault LIMIT if there are more frames than `limits` allow.
         """
         view = view_of(bytes(self._held)) if self._held else _make_zeros(self._zeros)
         held = len(view)
         self._held = bytearray()
-        if held and not tail and not self._resync:
-            return self._report(view, self._make_gap(0), 0, Stop(Fault.BAD_LENGTH, 0))
         if self._zeros:
             rows, bad, fault, at = self._make_gap(0), 0, int(Fault.ZEROS), 0
         else:
             rows, bad, fault, at = self._scan(view, more=False)
+        if not tail and at < held and not self._resync:
+            stop = Stop(fault if fault >= HARD else Fault.BAD_LENGTH, at)
+            return self._report(view, rows, bad, stop)
         if not tail and at < held:
             gap = make_gap_rows(rows.dtype, at, held - at)
             rows = np.concatenate([rows, gap])

@@ -46,7 +46,7 @@ from wirescan.reading.stream import Stream
 
 FILES_PER_TASK = 1000  # at most
 INDEX_FROM = 64 << 20  # bytes; from this size on an index is asked where the last frames start
-# Nanoseconds since the last change of a file. From then on, an incomplete frame is damage.
+# Nanoseconds since the last change of a file. From then on, nothing follows its last byte.
 OLD = 60 * SECOND
 
 logger = logging.getLogger(__name__)
@@ -163,7 +163,8 @@ class GrowingFiles:
 
         Under "strict" the offset stops before damage. If damage is next, FrameError is raised.
         In other modes damage is read when a frame follows it, or when the file has not changed
-        for a minute.
+        for a minute. In every mode such a file ends where it ends: frames and damage that only the
+        end of the file shows are read then.
 
         start: an earlier offset.
         max_bytes: the bytes of these frames, at most; one frame is always read.
@@ -428,7 +429,7 @@ class GrowingFiles:
         start: the first byte of the range.
         stop: the end of the range.
         enough: the position after which the search may end.
-        is_old: the file ended at `stop` long ago, so damage at its end counts as read.
+        is_old: the file ended at `stop` long ago, so its last frame or damage ends there too.
         """
         strict = self._options["errors"] == "strict"
         at = end = start if enough < stop else self._find_cuts(path, start, stop, INDEX_FROM)[-1]
@@ -454,7 +455,7 @@ class GrowingFiles:
                     end = _find_frame_end(table, good[0 if at > enough else -1])
                     if at > enough:
                         return end, end
-            if is_old and at == stop and not strict:
+            if is_old and at == stop:
                 table = stream.close()
                 return _find_frame_end(table, -1) if len(table) else stream.offset, at
         except FrameError as error:
