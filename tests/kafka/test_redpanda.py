@@ -21,6 +21,8 @@ from wirescan.kafka.redpanda import binary_manifest, segment_files
 from wirescan.kafka.redpanda.batch_scan import verify_redpanda_batches
 from wirescan.kafka.redpanda.batch_types import UNCOUNTED, translate_offsets
 from wirescan.kafka.redpanda.binary_manifest import COLUMNS, SUMMED
+from wirescan.reading.chunked import iter_tables
+from wirescan.reading.splits import plan
 
 TIME = 1_700_000_000_000
 CONFIGURATION = RedpandaType.RAFT_CONFIGURATION
@@ -283,6 +285,33 @@ def test_boundaries_are_starts_of_batches(data):
     find = segment_files.find_redpanda_boundaries
     assert find(str(path), 1) == starts
     assert find(str(path), starts[2]) == [0, starts[2]]
+
+
+def test_a_damaged_size_makes_no_boundaries_inside_batches(tmp_path):
+    """Four bytes later, the offset of a batch is taken for its size."""
+    batches = [bytearray(make_data(base)) for base in range(100, 120)]
+    size = len(batches[3])
+    batches[3][4:8] = struct.pack("<i", size + 4)
+    path = tmp_path / "100-1-v1.log"
+    path.write_bytes(b"".join(batches))
+    starts = kafka.scan_redpanda(path, errors="mark")["start"].tolist()
+    assert set(segment_files.find_redpanda_boundaries(str(path), 1)) <= set(starts)
+    for errors in ("mark", "skip"):
+        expected = kafka.scan_redpanda(path, errors=errors)["base_offset"].tolist()
+        parts = plan(path, "kafka.redpanda_batches", 1)
+        tables = [
+            table
+            for part in parts
+            for table in iter_tables(
+                part.path,
+                part.start,
+                part.stop,
+                format="kafka.redpanda_batches",
+                errors=errors,
+            )
+        ]
+        assert [n for table in tables for n in table["base_offset"].tolist()] == expected
+        assert len(expected) == (20 if errors == "mark" else 19)
 
 
 def test_exports_equal_the_table(data):

@@ -121,18 +121,27 @@ def find_cuts_at_frames(
     start: int = 0,
     *,
     scan: Callable[..., tuple[np.ndarray, int, int, int]],
+    has_checksums: bool = False,
     limits: Limits = Limits(),
 ) -> list[int]:
     """Return byte positions of frames in a file, about `size` bytes apart; the first is `start`.
 
     For formats in which a frame's start follows only from the frames before it. All frames are
-    scanned, up to the first damaged one. scan: `scan` of an outermost `Format`. limits: a frame
-    above `limits.frame` is damaged. Raises FileNotFoundError, OSError.
+    scanned, up to the first damaged one.
+
+    scan: `scan` of an outermost `Format`. has_checksums: the frames have checksums. They are
+    verified at each position, because after a damaged length the walk may go on inside a frame.
+    limits: a frame above `limits.frame` is damaged. Raises FileNotFoundError, OSError.
     """
     out = [start]
-    if get_size(path) - start > size:
+    total = get_size(path)
+    if total - start <= size:
+        return out
+    with open_ranges(path) as read:
         for starts, _ in walk(path, scan, start, limits=limits):
-            out += thin_out(starts, out[-1], size)
+            for at in thin_out(starts, out[-1], size):
+                if not has_checksums or read_frame(read, at, total, scan, limits) is not None:
+                    out.append(at)
     return out
 
 

@@ -38,7 +38,9 @@ HEADER_SIZE = 61  # bytes of a batch up to its first record
 # The files beside a segment. Their entries have no fixed size.
 BESIDE = {".base_index": 0, ".compaction_index": 0}
 
-find_redpanda_boundaries = partial(find_cuts_at_frames, scan=scan_redpanda_batches)
+find_redpanda_boundaries = partial(
+    find_cuts_at_frames, scan=scan_redpanda_batches, has_checksums=True
+)
 
 
 class RedpandaSegment(NamedTuple):
