@@ -837,6 +837,13 @@ def test_what_cannot_partition(tmp_path, by, message):
             convert(ORDERS, tmp_path / "out", "kafka.records", partition_by=by, columns=columns)
 
 
+def test_a_column_is_not_written_twice(tmp_path):
+    """Readers of a directory refuse files with two columns of one name."""
+    with pytest.raises(ValueError, match="column 'offset' is named twice"):
+        convert(ORDERS, tmp_path / "out", "kafka.records", columns=["offset", "key", "offset"])
+    assert not (tmp_path / "out").exists()
+
+
 @pytest.mark.parametrize(
     "by, first", [("_file", "file=%2F"), ("_fault", "fault=__HIVE"), ("_start", "start=")]
 )

@@ -126,6 +126,9 @@ def test_invalid_arguments_are_refused(spark, log, tmp_path):
         read(spark, log, "kafka.nothing")
     with pytest.raises(ValueError, match="colour"):
         read(spark, log, columns=["offset", "colour"])
+    for schema in (None, "kafka"):  # Spark's reader of Arrow refused the batches
+        with pytest.raises(ValueError, match="column 'offset' is named twice"):
+            read(spark, log, columns=["offset", "key", "offset"], schema=schema)
     with pytest.raises(ValueError, match="strict"):
         read(spark, log, errors="ignore")
     with pytest.raises(FileNotFoundError, match="nothing"):

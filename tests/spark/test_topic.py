@@ -247,6 +247,7 @@ def test_spark_logs_in_with_tls(spark, broker):
         ({"recordsPerPartition": "0"}, "option recordsPerPartition must be"),
         ({"isolation": "serial"}, "isolation is one of"),
         ({"columns": "offset,colour"}, "colour"),
+        ({"columns": "topic,offset,topic"}, "column 'topic' is named twice"),
         ({"check": "maybe"}, "check must be true or false"),
         ({"errors": "ignore"}, "errors must be one of"),
         ({"security.protocol": "SSH"}, "security.protocol is one of"),

@@ -38,6 +38,7 @@ from wirescan.export.batches import BATCH_BYTES
 from wirescan.export.parquet_types import convert_batch, convert_schema
 from wirescan.export.table_parts import split_by_bytes
 from wirescan.frames import to_arrow
+from wirescan.frames.columns import check_distinct
 from wirescan.frames.escape import make_visible
 from wirescan.frames.optional_packages import name_package
 from wirescan.frames.table import FrameTable
@@ -111,8 +112,8 @@ class Layout:
             among them.
         partition_by: columns that partition, as in the module's table.
 
-        Raises ValueError for an unknown column or unit, for a column that cannot partition, and if
-        no column is left for the files.
+        Raises ValueError for an unknown column or unit, for a column that is named twice or cannot
+        partition, and if no column is left for the files.
         """
         several = [partition_by] if isinstance(partition_by, str) else partition_by
         by = tuple(
@@ -120,6 +121,7 @@ class Layout:
             for column, _, unit in (text.partition(":") for text in several)
         )
         all_columns = to_arrow.make_schema(format, columns, types="spark").names
+        check_distinct(all_columns)
         partition_schema = to_arrow.make_schema(
             format, [partition.column for partition in by], types="spark"
         )

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import Enum, IntEnum
 from functools import cache, cached_property, lru_cache
@@ -188,6 +188,13 @@ class ColumnDescription(NamedTuple):
 def show_path(path: str) -> str:
     """Return a path as the column FILE has it. The name of a file may be no text."""
     return path.encode(errors="backslashreplace").decode()
+
+
+def check_distinct(names: Sequence[str]) -> None:
+    """Raise ValueError if a column is named twice, for results that have each name once."""
+    for number, name in enumerate(names):
+        if name in names[:number]:
+            raise ValueError(f"column {name!r} is named twice")
 
 
 def describe_export_column(name: str) -> ColumnDescription | None:

@@ -25,6 +25,7 @@ from collections.abc import Sequence
 import pyarrow as pa
 from pyarrow import compute
 
+from wirescan.frames.columns import check_distinct
 from wirescan.frames.similar_names import hint_at_names
 from wirescan.kafka.batch_headers import APPEND_BIT
 from wirescan.kafka.constants import NO_TIMESTAMP_TYPE
@@ -43,7 +44,7 @@ HEADER_TYPE = pa.list_(pa.struct([("key", pa.string()), ("value", pa.binary())])
 def list_columns(columns: Sequence[str] | None, *, include_headers: bool) -> tuple[str, ...]:
     """Return the columns of the schema that are read. None: all.
 
-    Raises ValueError for an unknown name.
+    Raises ValueError for an unknown name, and for one that is there twice.
     """
     names = (*COLUMNS, HEADERS) if include_headers else COLUMNS
     for name in columns or ():
@@ -52,7 +53,10 @@ def list_columns(columns: Sequence[str] | None, *, include_headers: bool) -> tup
             raise ValueError(
                 f"column {name!r} of the schema {NAME} {problem}" + hint_at_names(name, names)
             )
-    return names if columns is None else tuple(columns)
+    if columns is None:
+        return names
+    check_distinct(columns)
+    return tuple(columns)
 
 
 def list_sources(columns: Sequence[str]) -> list[str]:

@@ -30,6 +30,7 @@ from wirescan.files.store_connection import (
     set_default_options,
 )
 from wirescan.frames import to_arrow
+from wirescan.frames.columns import check_distinct
 from wirescan.frames.errors import check_mode
 from wirescan.frames.limits import Limits
 from wirescan.frames.registry import format_of
@@ -69,8 +70,8 @@ class Reading:
     kafka_columns: the columns of the result, which are those of Spark's Kafka source: see
         `kafka_schema`. `columns` are then what they are made of. None: they are `columns`.
 
-    Raises ValueError for an unknown format, column, mode or operator, and TypeError for a filter's
-    value of the wrong type.
+    Raises ValueError for an unknown format, column, mode or operator, and for a column that is
+    named twice; and TypeError for a filter's value of the wrong type.
     """
 
     format: str
@@ -93,6 +94,7 @@ class Reading:
         check_mode(self.errors, self.limits)
         if self.columns is not None:
             object.__setattr__(self, "columns", tuple(self.columns))
+            check_distinct(self.columns)
         # Raises ValueError for an unknown column.
         self.payloads.check(to_arrow.make_schema(self.format, self.columns, types="spark"))
 

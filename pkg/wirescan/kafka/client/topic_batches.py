@@ -16,6 +16,7 @@ from collections.abc import Iterator, Sequence
 from wirescan.export.batches import BATCH_BYTES
 from wirescan.export.table_parts import split_by_bytes
 from wirescan.frames import to_arrow
+from wirescan.frames.columns import check_distinct
 from wirescan.frames.limits import Limits
 from wirescan.frames.optional_packages import name_package
 from wirescan.kafka.client import Part
@@ -32,9 +33,10 @@ def make_schema(columns: Sequence[str] | None = None) -> pa.Schema:
     """Return the Arrow schema of some columns.
 
     columns: names among COLUMNS, or other columns of kafka.records; None is COLUMNS. Raises
-    ValueError for any other name.
+    ValueError for any other name, and for one that is there twice.
     """
     names = COLUMNS if columns is None else list(columns)
+    check_distinct(names)
     own = to_arrow.make_schema(FORMAT, [name for name in names if name not in ADDED], types="spark")
     return pa.schema(
         [pa.field(name, ADDED[name]) if name in ADDED else own.field(name) for name in names]
