@@ -1,10 +1,14 @@
 """Paths as Spark spells them."""
 
 import pytest
+from pyspark.sql.types import StructType
 
 from tests.spark.records import read_expected_rows
 from wirescan.spark import read
+from wirescan.spark.datasource_options import parse_reading
+from wirescan.spark.datasource_stream import StreamReader
 from wirescan.spark.run import list_paths
+from wirescan.spark.segment_sink import SegmentSink
 
 pytestmark = pytest.mark.spark
 
@@ -29,6 +33,17 @@ pytestmark = pytest.mark.spark
 def test_paths_are_files_or_urls(given, expected):
     assert list_paths(given) == [expected]
     assert list_paths([given, given]) == [expected, expected]
+
+
+def test_an_empty_path_is_not_the_current_directory():
+    with pytest.raises(FileNotFoundError):
+        list_paths("")
+    with pytest.raises(FileNotFoundError):
+        parse_reading({"path": ""})
+    with pytest.raises(FileNotFoundError):
+        StreamReader({"path": ""}, parse_reading({}).struct)
+    with pytest.raises(FileNotFoundError):
+        SegmentSink({"path": "", "topic": "t"}, StructType().add("value", "string"), overwrite=True)
 
 
 @pytest.mark.parametrize("scheme", ["file:", "file://"])

@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import pickle
 import re
@@ -299,10 +300,14 @@ def list_paths(paths: Paths) -> list[str]:
 
     The paths are absolute because workers may run in another directory. Paths may be spelled as
     Spark spells them: file:/x, file:///x, dbfs:/x, s3a://bucket/x.
+
+    Raises FileNotFoundError for an empty path, which would be the current directory.
     """
     several = [paths] if isinstance(paths, (str, os.PathLike)) else paths
     result = []
     for path in several:
+        if not os.fspath(path):
+            raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), path)
         name = _mount_dbfs(to_plain_path(path))
         result.append(name if URL.match(name) else os.path.abspath(name))
     return result
