@@ -143,6 +143,12 @@ def test_a_batch_larger_than_a_segment_has_a_segment_of_its_own(tmp_path, large)
     assert sum(size > 200 for size in sizes) == 2
 
 
+def test_large_batches_are_refused_before_a_task_runs(tmp_path):
+    options = {"path": str(tmp_path), "topic": "t", "batchBytes": "2g"}
+    with pytest.raises(ValueError, match="option batchBytes must be at most 2147483647, not '2g'"):
+        SegmentSink(options, StructType().add("value", "string"), overwrite=False)
+
+
 def test_a_failed_job_leaves_nothing(spark, tmp_path):
     out = tmp_path / "out"
     frame = spark.range(0, 1000, 1, 2).selectExpr(

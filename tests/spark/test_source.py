@@ -9,7 +9,7 @@ from tests.spark.frames import load_frames
 from tests.spark.records import collect_rows, read_expected_rows
 from wirescan.reading.splits import SLICE_BYTES
 from wirescan.spark import read
-from wirescan.spark.datasource_options import parse_paths, parse_size
+from wirescan.spark.datasource_options import parse_paths, parse_reading, parse_size
 
 pytestmark = pytest.mark.spark
 
@@ -131,6 +131,13 @@ def test_paths_are_one_path_or_a_json_list():
 def test_sizes_have_units():
     sizes = [parse_size(text) for text in (None, "5", "2k", "64M", "1gb")]
     assert sizes == [SLICE_BYTES, 5, 2048, 64 << 20, 1 << 30]
-    for text in ("", "0", "-1", "1.5m", "5 miles"):
-        with pytest.raises(ValueError, match="bytesPerPartition"):
+    for text in ("", "0", "-1", "1.5m", "5 miles", "1" * 5000):
+        with pytest.raises(ValueError, match="option bytesPerPartition must be a size"):
             parse_size(text)
+
+
+@pytest.mark.parametrize(("name", "largest"), [("maxFrame", 2**32 - 1), ("maxInflated", 2**31 - 1)])
+def test_errors_of_large_limits_name_the_option_and_the_value(name, largest):
+    parse_reading({name: str(largest)})
+    with pytest.raises(ValueError, match=f"option {name} must be at most {largest}, not '4096m'"):
+        parse_reading({name: "4096m"})

@@ -8,7 +8,7 @@ from dataclasses import dataclass, fields
 __all__ = ["Limits"]
 
 # `size` of a row is u4; `parent`, and the `_size` of a place, are i4.
-_LARGEST = {"frame": 2**32 - 1, "inflated": 2**31 - 1, "rows": 2**31 - 1}
+LARGEST = {"frame": 2**32 - 1, "inflated": 2**31 - 1, "rows": 2**31 - 1}
 _OPTIONAL = ("row_bytes", "expansion")
 
 EXPANSION = 512
@@ -56,7 +56,7 @@ class Limits:
     inflated_total: int = 4 << 30
     ratio: int = 2000
     ratio_total: int = 100
-    rows: int = _LARGEST["rows"]
+    rows: int = LARGEST["rows"]
     row_bytes: int | None = None
     expansion: int | None = EXPANSION
 
@@ -66,7 +66,7 @@ class Limits:
             if value is None and field.name in _OPTIONAL:
                 continue
             limit = operator.index(value)
-            largest = _LARGEST.get(field.name)
+            largest = LARGEST.get(field.name)
             if limit < 1 or (largest is not None and limit > largest):
                 raise ValueError(f"limit {field.name}={limit} is not in 1 .. {largest or 'any'}")
             object.__setattr__(self, field.name, limit)

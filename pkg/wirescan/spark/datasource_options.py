@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import os
 import re
 from collections.abc import Mapping
@@ -11,7 +12,7 @@ from typing import NamedTuple, TypeVar
 
 from pyspark.sql.types import StructType
 
-from wirescan.frames.limits import EXPANSION, Limits
+from wirescan.frames.limits import EXPANSION, LARGEST, Limits
 from wirescan.frames.options import FormatOption, list_format_options
 from wirescan.frames.registry import formats, load_common_options, make_spec
 from wirescan.reading.splits import ROUNDS, SLICE_BYTES
@@ -45,7 +46,7 @@ OPTIONS = (
     "pushdown",
 )
 STREAM_OPTIONS = ("maxBytesPerTrigger", "maxFilesPerTrigger", "failOnDataLoss")
-SIZE = re.compile(r"([0-9]+)([kmg]?)b?", re.IGNORECASE)
+SIZE = re.compile(r"([0-9]{1,19})([kmg]?)b?", re.IGNORECASE)
 UNITS = {"": 0, "k": 10, "m": 20, "g": 30}  # binary exponents
 AnyReading = TypeVar("AnyReading", bound=Reading | TopicReading)
 Number = TypeVar("Number", int, float)
@@ -73,8 +74,15 @@ def parse_reading(options: Mapping[str, str]) -> Reading | TopicReading:
     columns = options.get("columns")
     row_bytes = options.get("maxRowBytes")
     limits = Limits(
-        frame=parse_size(options.get("maxFrame"), Limits().frame, "maxFrame"),
-        inflated=parse_size(options.get("maxInflated"), Limits().inflated, "maxInflated"),
+        frame=parse_size(
+            options.get("maxFrame"), Limits().frame, "maxFrame", largest=LARGEST["frame"]
+        ),
+        inflated=parse_size(
+            options.get("maxInflated"),
+            Limits().inflated,
+            "maxInflated",
+            largest=LARGEST["inflated"],
+        ),
         row_bytes=None if row_bytes is None else parse_size(row_bytes, name="maxRowBytes"),
         expansion=parse_size(options.get("maxExpansion"), EXPANSION, "maxExpansion"),
     )
@@ -202,16 +210,20 @@ def parse_size(
     default: Number = SLICE_BYTES,
     name: str = "bytesPerPartition",
     expected: str = "a size such as 64m",
+    largest: float = math.inf,
 ) -> int | Number:
     """Return the bytes of an option such as 67108864 or 64m, or the default if it is not given.
 
-    name, expected: the option's name, and what it must be, for errors.
+    name, expected: the option's name, and what it must be, for errors. largest: the largest size.
 
-    Raises ValueError for another text and for zero.
+    Raises ValueError for another text, for zero, and for a larger size.
     """
     if text is None:
         return default
     match = SIZE.fullmatch(text.strip())
     if not match or not int(match[1]):
         raise ValueError(f"option {name} must be {expected}, not {text!r}")
-    return int(match[1]) << UNITS[match[2].lower()]
+    size = int(match[1]) << UNITS[match[2].lower()]
+    if size > largest:
+        raise ValueError(f"option {name} must be at most {largest}, not {text!r}")
+    return size

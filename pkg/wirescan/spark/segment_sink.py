@@ -43,6 +43,7 @@ from pyspark import TaskContext
 from pyspark.sql.datasource import DataSourceArrowWriter, WriterCommitMessage
 from pyspark.sql.types import StructType
 
+from wirescan.core.arguments import I32
 from wirescan.files.source import URL
 from wirescan.frames.registry import format_of
 from wirescan.frames.similar_names import hint_at_names
@@ -157,7 +158,9 @@ class SegmentSink(DataSourceArrowWriter):
         self._segment_bytes = int(
             parse_size(options.get("segmentBytes"), SEGMENT_BYTES, "segmentBytes")
         )
-        self._batch_bytes = int(parse_size(options.get("batchBytes"), BATCH_BYTES, "batchBytes"))
+        self._batch_bytes = int(
+            parse_size(options.get("batchBytes"), BATCH_BYTES, "batchBytes", largest=I32[1])
+        )
         self._overwrite = overwrite
         self._progress = os.path.join(self._directory, PROGRESS, uuid4().hex)
         _check_schema(schema, has_topic=self._topic is not None)
