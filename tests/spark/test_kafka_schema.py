@@ -87,6 +87,10 @@ def test_a_schema_chooses_columns(spark, segment):
         reader.schema("timestampType bigint").load(segment).collect()
 
 
+def test_no_columns_still_have_rows(spark, segment):
+    assert read(spark, segment, columns=[], schema="kafka").count() == 4
+
+
 @WAYS
 def test_payloads_are_decoded(spark, tmp_path, way):
     path = tmp_path / "t-0" / f"{0:020}.log"

@@ -95,6 +95,9 @@ def convert_batch(columns: Sequence[str], batch: pa.RecordBatch) -> pa.RecordBat
             arrays.append(_convert_headers(batch.column(HEADERS)))
         else:
             arrays.append(batch.column(name))
+    if not arrays:
+        # A batch without columns still has a number of rows.
+        return pa.RecordBatch.from_struct_array(pa.nulls(len(batch), pa.struct([])))
     return pa.RecordBatch.from_arrays(arrays, schema=convert_schema(columns, batch.schema))
 
 
