@@ -70,6 +70,16 @@ def test_columns_and_compression_are_options(spark, log, tmp_path):
 
 
 @both
+@pytest.mark.parametrize("scheme", ["file:", "file://"])
+def test_directories_are_spelled_as_spark_spells_them(spark, log, tmp_path, writer, scheme):
+    """They were made below the current directory."""
+    summary = to_parquet(spark, log, f"{scheme}{tmp_path}/out", columns=["offset"], writer=writer)
+    assert summary.records == 1800
+    assert pq.read_table(tmp_path / "out").num_rows == 1800
+    assert set(os.listdir(tmp_path)) == {"topic-0", "out"}
+
+
+@both
 def test_bad_bytes_in_each_mode(spark, damaged, tmp_path, writer):
     path, position = damaged
     for errors, records in ("mark", 181), ("skip", 180):

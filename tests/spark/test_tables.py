@@ -163,6 +163,12 @@ def test_files_of_other_attempts_are_not_in_the_table(spark, tmp_path, expected,
     assert len(list(target.glob("*.parquet"))) == len(table.file_uris())
 
 
+@pytest.mark.parametrize("scheme", ["file:", "file://"])
+def test_a_delta_table_is_spelled_as_spark_spells_it(spark, tmp_path, scheme):
+    to_table(spark, str(ORDERS), f"{scheme}{tmp_path}/orders", columns=COLUMNS)
+    assert read_delta(tmp_path / "orders").version() == 0
+
+
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [

@@ -7,6 +7,7 @@ be used instead.
 from __future__ import annotations
 
 import os
+import re
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, replace
@@ -32,7 +33,7 @@ from wirescan.export.parquet_writer import (
     merge,
     replace_merged,
 )
-from wirescan.files.source import URL, to_plain_path
+from wirescan.files.source import URL
 from wirescan.frames.limits import Limits
 from wirescan.reading.splits import Plan, Slice
 from wirescan.spark.fault_rows import find_faults
@@ -52,6 +53,8 @@ from wirescan.spark.run import (
 from wirescan.spark.store_output import StoreOutput
 
 WRITERS = ("task", "spark")
+# The start of a URL without a host, as Hadoop may spell it: file:/x is file:///x.
+SINGLE_SLASH = re.compile(r"^(file|dbfs):(?=/(?!/))", re.IGNORECASE)
 COUNTS = ("files", "frames", "records", "bytes", "faults", "tail", "written")
 PART = pa.struct(
     [
@@ -112,8 +115,9 @@ def to_parquet(
     if writer not in WRITERS:
         raise ValueError(f"writer must be one of {', '.join(WRITERS)}, not {writer!r}")
     begun = time.perf_counter()
-    if URL.match(os.fspath(out)):
-        use_session(spark, [*list_paths(paths), os.fspath(out)])
+    (directory,) = list_paths(out)
+    if URL.match(directory):
+        use_session(spark, [*list_paths(paths), directory])
     payloads = make_payloads(decode)
     format = find_format(paths, format)
     reading = Reading(format, columns, errors, check, limits, filters, payloads)
@@ -125,8 +129,11 @@ def to_parquet(
     write = _write_with_spark
     if writer == "task":
         write = partial(_write_in_tasks, file_bytes=file_bytes)
+    else:
+        # Hadoop's file systems take the URL as it is.
+        directory = SINGLE_SLASH.sub(r"\1://", os.fspath(out))
     summary = write(
-        spark, reading, layout, plan, os.fspath(out), compression=compression, overwrite=overwrite
+        spark, reading, layout, plan, directory, compression=compression, overwrite=overwrite
     )
     files = len({part.path for part in plan.slices})
     return replace(summary, files=files, seconds=time.perf_counter() - begun)
@@ -184,10 +191,8 @@ def _write_in_tasks(
 
 
 def _make_output(out: str, *, overwrite: bool) -> Output | StoreOutput:
-    """Return the output for a path or URL."""
-    if URL.match(out) and not out.startswith("file:"):
-        return StoreOutput(out, overwrite=overwrite)
-    return Output(os.path.abspath(to_plain_path(out)), overwrite=overwrite)
+    """Return the output for a URL or an absolute path."""
+    return (StoreOutput if URL.match(out) else Output)(out, overwrite=overwrite)
 
 
 def _make_attempt_path(output: Output | StoreOutput) -> str:

@@ -20,7 +20,6 @@ from wirescan.decoding.decoder import Decoder
 from wirescan.export.hive_layout import Key, Layout
 from wirescan.export.parquet import Summary, write_counted
 from wirescan.export.parquet_writer import COMPRESSION, FILE_BYTES, Sink
-from wirescan.files.object_store import URL
 from wirescan.frames.limits import Limits
 from wirescan.reading.splits import Slice
 from wirescan.spark.delta_commit import DeltaTarget, describe_file
@@ -108,6 +107,8 @@ def to_table(
         raise ValueError(f"mode must be one of {', '.join(MODES)}, not {mode!r}")
     begun = time.perf_counter()
     table = os.fspath(table)
+    if catalog is None:
+        (table,) = list_paths(table)
     use_session(spark, [*list_paths(paths), table])
     payloads = make_payloads(decode)
     format = find_format(paths, format)
@@ -121,7 +122,7 @@ def to_table(
     if catalog is not None:
         target = IcebergTarget(table, layout, catalog)
     else:
-        target = DeltaTarget(table if URL.match(table) else os.path.abspath(table), layout)
+        target = DeltaTarget(table, layout)
     summary, written = _write_in_tasks(
         spark, reading, target, plan, compression=compression, file_bytes=file_bytes
     )
