@@ -9,6 +9,7 @@ from pyarrow import fs
 import wirescan
 from tests.spark.records import ORDERS, make_batch
 from wirescan.export.parquet_writer import FAULTS, WrittenFile
+from wirescan.files.store_connection import set_default_options
 from wirescan.spark import to_parquet
 from wirescan.spark.store_output import StoreOutput
 
@@ -105,7 +106,7 @@ def test_bad_frames_are_beside_the_output(spark, objects, damaged):
     assert list_names(objects, "marked")[0] == "_SUCCESS"
 
 
-def test_the_settings_of_the_session_are_those_of_the_store(spark, objects, log):
+def test_the_settings_of_the_session_are_those_of_the_store(spark, objects, log, tmp_path):
     configuration = spark._jsc.hadoopConfiguration()
     settings = {
         "fs.s3a.access.key": "wirescan",
@@ -117,10 +118,15 @@ def test_the_settings_of_the_session_are_those_of_the_store(spark, objects, log)
         configuration.set(name, value)
     try:
         to_parquet(spark, log, "s3a://bucket/by-settings", columns=COLUMNS)
+        objects.put_directory(Path(log), "topic-0")
+        set_default_options(None)
+        to_parquet(spark, "s3a://bucket/topic-0", tmp_path / "out", columns=COLUMNS)
     finally:
+        set_default_options(None)
         for name in settings:
             configuration.unset(name)
     assert len(read_rows(objects, "by-settings")) == 1800
+    assert len(pq.read_table(tmp_path / "out")) == 1800
 
 
 # ---- without Spark

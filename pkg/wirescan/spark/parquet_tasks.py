@@ -116,8 +116,7 @@ def to_parquet(
         raise ValueError(f"writer must be one of {', '.join(WRITERS)}, not {writer!r}")
     begun = time.perf_counter()
     (directory,) = list_paths(out)
-    if URL.match(directory):
-        use_session(spark, [*list_paths(paths), directory])
+    use_session(spark, [*list_paths(paths), directory])
     payloads = make_payloads(decode)
     format = find_format(paths, format)
     reading = Reading(format, columns, errors, check, limits, filters, payloads)
