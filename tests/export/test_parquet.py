@@ -837,6 +837,15 @@ def test_what_cannot_partition(tmp_path, by, message):
             convert(ORDERS, tmp_path / "out", "kafka.records", partition_by=by, columns=columns)
 
 
+def test_an_unknown_compression_is_refused(tmp_path):
+    """It was pyarrow's ArrowException, which is no ValueError."""
+    with pytest.raises(ValueError, match="compression must be a Parquet codec .*, not 'rar'"):
+        convert(ORDERS, tmp_path / "out", "kafka.records", compression="rar")
+    with pytest.raises(ValueError, match="not 'rar'"):
+        write([], str(tmp_path / "out.parquet"), format="kafka.records", compression="rar")
+    assert not list(tmp_path.iterdir())
+
+
 def test_a_column_is_not_written_twice(tmp_path):
     """Readers of a directory refuse files with two columns of one name."""
     with pytest.raises(ValueError, match="column 'offset' is named twice"):

@@ -228,6 +228,8 @@ def test_invalid_arguments_are_refused(spark, log, tmp_path):
         to_parquet(spark, log, tmp_path / "out", writer="java")
     with pytest.raises(ValueError, match="no format"):
         to_parquet(spark, log, tmp_path / "out", "kafka.nothing")
+    with pytest.raises(ValueError, match="not 'rar'"):
+        to_parquet(spark, log, tmp_path / "out", compression="rar")
     with pytest.raises(ValueError, match="partition_by"):
         to_parquet(spark, log, tmp_path / "out", columns=["offset"], partition_by="offset")
     assert not (tmp_path / "out").exists()

@@ -33,6 +33,7 @@ from wirescan.export.parquet_writer import (
     Output,
     Sink,
     WrittenFile,
+    check_compression,
     find_small,
     make_writer,
     merge,
@@ -77,6 +78,7 @@ def write(
     compression: the name of a Parquet codec.
     """
     layout = Layout.from_columns(format, columns)
+    check_compression(compression)
     sink = Sink(lambda number: out, compression, float("inf"))
     summary, parts = _write_to_sink(slices, sink, layout, options, with_faults=False)
     if not parts:
@@ -194,6 +196,7 @@ def convert(
     format = choose_source_format(format, sources)
     layout = Layout.from_columns(format, columns, partition_by)
     check_mode(errors, limits)
+    check_compression(compression)
     filters = add_expression(check_filters(filters, format), where, format)
     options: dict[str, Any] = {
         "errors": errors,

@@ -161,6 +161,17 @@ class Sink:
                 self._close(directory)
 
 
+def check_compression(compression: str) -> None:
+    """Raise ValueError for a name that is no Parquet codec of pyarrow."""
+    try:
+        pq.ParquetWriter(pa.BufferOutputStream(), pa.schema([]), compression=compression).close()
+    except pa.ArrowException:
+        raise ValueError(
+            "compression must be a Parquet codec such as zstd, snappy, gzip or none, not "
+            f"{compression!r}"
+        ) from None
+
+
 def make_writer(
     out: Any,
     schema: pa.Schema,

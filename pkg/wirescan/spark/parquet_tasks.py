@@ -28,6 +28,7 @@ from wirescan.export.parquet_writer import (
     FILE_BYTES,
     Output,
     WrittenFile,
+    check_compression,
     find_small,
     make_faults_path,
     merge,
@@ -127,6 +128,7 @@ def to_parquet(
     layout = replace(layout, payloads=payloads)
     write = _write_with_spark
     if writer == "task":
+        check_compression(compression)
         write = partial(_write_in_tasks, file_bytes=file_bytes)
     else:
         # Hadoop's file systems take the URL as it is.

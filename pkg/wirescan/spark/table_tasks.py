@@ -19,7 +19,7 @@ from pyspark.sql import SparkSession
 from wirescan.decoding.decoder import Decoder
 from wirescan.export.hive_layout import Key, Layout
 from wirescan.export.parquet import Summary, write_counted
-from wirescan.export.parquet_writer import COMPRESSION, FILE_BYTES, Sink
+from wirescan.export.parquet_writer import COMPRESSION, FILE_BYTES, Sink, check_compression
 from wirescan.frames.limits import Limits
 from wirescan.reading.splits import Slice
 from wirescan.spark.delta_commit import DeltaTarget, describe_file
@@ -105,6 +105,7 @@ def to_table(
     """
     if mode not in MODES:
         raise ValueError(f"mode must be one of {', '.join(MODES)}, not {mode!r}")
+    check_compression(compression)
     begun = time.perf_counter()
     table = os.fspath(table)
     if catalog is None:
