@@ -11,6 +11,7 @@ import pytest
 import wirescan
 from tests.peers.ports import find_free_ports
 from tests.spark.records import ORDERS
+from wirescan import kafka
 from wirescan.export.hive_layout import Layout
 from wirescan.spark import delta_commit, to_table
 
@@ -123,6 +124,21 @@ def test_partitions_and_statistics_exclude_files(spark, tmp_path, expected):
     codec = actions["partition.codec"][0].as_py()
     rows = table.to_pyarrow_table(filters=[("codec", "=", codec)])
     assert 0 < len(rows) < len(expected)
+
+
+@pytest.mark.parametrize("time", [253_402_300_800_000, -62_135_596_800_001])  # milliseconds
+def test_times_without_a_year_of_four_digits_have_no_statistics(spark, tmp_path, time):
+    """The job failed with an OverflowError."""
+    path = tmp_path / "0.log"
+    records = [kafka.Record(0, time, b"k", b"v"), kafka.Record(1, 0, b"k", b"v")]
+    path.write_bytes(kafka.encode_batch(records))
+    to_table(spark, str(path), tmp_path / "table", columns=["offset", "timestamp"])
+    table = read_delta(tmp_path / "table")
+    actions = pa.table(table.get_add_actions(flatten=True))
+    assert actions["max.offset"].to_pylist() == [1]
+    assert actions["max.timestamp"].to_pylist() == [None]
+    times = table.to_pyarrow_table()["timestamp"].cast(pa.int64())
+    assert sorted(times.to_pylist()) == sorted([1000 * time, 0])
 
 
 def test_a_job_that_fails_changes_nothing(spark, tmp_path, expected):

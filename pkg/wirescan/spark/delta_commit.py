@@ -16,6 +16,7 @@ from __future__ import annotations
 import json
 import time
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from datetime import datetime, timedelta, timezone
 from typing import Any
 
@@ -156,7 +157,8 @@ def describe_file(metadata: pq.FileMetaData) -> str:
     """Return the statistics of a Parquet file as Delta's JSON.
 
     Whole numbers and times have their smallest and largest value. Times are rounded outwards to
-    milliseconds, which is the unit of these statistics.
+    milliseconds, which is the unit of these statistics. A column with a time before the year 1 or
+    after the year 9999 has none, because these have no text there.
     """
     smallest: dict[str, Any] = {}
     largest: dict[str, Any] = {}
@@ -171,10 +173,12 @@ def describe_file(metadata: pq.FileMetaData) -> str:
         if not all(group is not None and group.has_null_count for group in groups):
             continue
         nulls[column.name] = sum(group.null_count for group in groups)
-        ranges = [(group.min, group.max) for group in groups if group.has_min_max]
-        if ranges:
-            smallest[column.name] = _to_json(min(low for low, _ in ranges))
-            largest[column.name] = _to_json(max(high for _, high in ranges), round_up=True)
+        with suppress(OverflowError):
+            ranges = [(group.min, group.max) for group in groups if group.has_min_max]
+            if ranges:
+                high = _to_json(max(high for _, high in ranges), round_up=True)
+                smallest[column.name] = _to_json(min(low for low, _ in ranges))
+                largest[column.name] = high
     return json.dumps(
         {
             "numRecords": metadata.num_rows,
