@@ -75,6 +75,12 @@ def test_columns_and_other_formats(sets):
     assert empty.collect() == []
 
 
+def test_no_columns_still_have_rows(sets):
+    frame, _ = sets
+    count = map_frames(frame, "value", errors="mark").count()
+    assert map_frames(frame, "value", columns=[], errors="mark").count() == count
+
+
 def test_a_batch_cut_at_the_end_of_a_value(spark):
     whole = make_batch(600)
     cut = make_batch(620)[:-1]

@@ -120,6 +120,9 @@ def _make_batch_mapper(
                     frames = to_arrow.to_batch(table[part], reading.columns, types="spark")
                     if START in frames.schema.names:
                         frames = _count_from_value(frames, starts[values[part]])
+                    if not kept_columns:
+                        yield frames
+                        continue
                     copied = kept_batch.take(pa.array(values[part]))
                     yield pa.RecordBatch.from_arrays(
                         [*copied.columns, *frames.columns],
