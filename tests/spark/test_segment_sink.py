@@ -8,7 +8,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 from pyspark.errors import PySparkException
-from pyspark.sql.types import StructType
+from pyspark.sql.types import ArrayType, StructType
 
 from tests.support.paths import ORDERS
 from wirescan import kafka
@@ -16,6 +16,7 @@ from wirescan.spark import read
 from wirescan.spark.segment_sink import SegmentSink, WrittenPartitions
 
 pytestmark = pytest.mark.spark
+HEADERS = ArrayType(StructType().add("key", "string").add("value", "binary"))
 ALL = "key, value, topic, partition, offset, timestamp, headers"
 
 
@@ -141,6 +142,35 @@ def test_a_batch_larger_than_a_segment_has_a_segment_of_its_own(tmp_path, large)
     assert [bytes(record.value) for record in records] == values * 2
     sizes = [os.path.getsize(segment) for segment in list_segments(tmp_path)]
     assert sum(size > 200 for size in sizes) == 2
+
+
+def test_an_error_in_a_record_names_its_partition_and_offset(tmp_path):
+    headers = pa.list_(pa.struct([("key", pa.string()), ("value", pa.binary())]))
+    pairs = [[], [{"key": None, "value": b"x"}]]
+    batch = pa.record_batch({"value": pa.array(["v", "w"]), "headers": pa.array(pairs, headers)})
+    schema = StructType().add("value", "string").add("headers", HEADERS)
+    sink = SegmentSink({"path": str(tmp_path), "topic": "t"}, schema, overwrite=False)
+    good = pa.record_batch({"value": pa.array(["u"] * 5), "headers": pa.array([[]] * 5, headers)})
+    with pytest.raises(ValueError, match="rows of t-0 from offset 5 on: row 1: a header's key"):
+        sink.write(iter([good, batch]))
+
+
+@pytest.mark.parametrize("overwrite", [True, False])
+def test_a_link_to_nothing_is_a_partition_that_exists(tmp_path, overwrite):
+    (tmp_path / "t-1").symlink_to("nowhere")
+    schema = StructType().add("value", "string").add("partition", "integer")
+    sink = SegmentSink({"path": str(tmp_path), "topic": "t"}, schema, overwrite=overwrite)
+    partitions = pa.array([0, 1], pa.int32())
+    batch = pa.record_batch({"value": pa.array(["v", "w"]), "partition": partitions})
+    written = sink.write(iter([batch]))
+    if overwrite:
+        sink.commit([written])
+        assert sorted(os.listdir(tmp_path)) == ["t-0", "t-1"]
+        assert len(kafka.records(kafka.scan(tmp_path / "t-1"))) == 1
+        return
+    with pytest.raises(ValueError, match="has t-1 already"):
+        sink.commit([written])
+    assert os.listdir(tmp_path) == ["t-1"]  # partition 0 was put in its place before the error
 
 
 def test_large_batches_are_refused_before_a_task_runs(tmp_path):

@@ -244,15 +244,19 @@ class SegmentSink(DataSourceArrowWriter):
             )
         rows = batch.slice(run.rows.start, run.rows.stop - run.rows.start)
         columns = dict(zip(rows.schema.names, rows.columns))
-        data = encode_batches(
-            columns["value"],
-            keys=columns.get("key"),
-            headers=columns.get("headers"),
-            timestamps=columns.get("timestamp"),
-            base_offset=offset,
-            batch_bytes=self._batch_bytes,
-            codec=self._codec,
-        )
+        try:
+            data = encode_batches(
+                columns["value"],
+                keys=columns.get("key"),
+                headers=columns.get("headers"),
+                timestamps=columns.get("timestamp"),
+                base_offset=offset,
+                batch_bytes=self._batch_bytes,
+                codec=self._codec,
+            )
+        except ValueError as error:
+            # Its rows count from here.
+            raise ValueError(f"rows of {name} from offset {offset} on: {error}") from None
         self._add(partition, scan(data, check=False))
         partition.offset = offset + rows.num_rows
 
@@ -283,7 +287,8 @@ class SegmentSink(DataSourceArrowWriter):
                 f"several tasks have rows of {', '.join(repeated[:3])}, whose order is not known: "
                 'use df.repartition("topic", "partition")'
             )
-        existing = [name for name in names if os.path.exists(os.path.join(self._directory, name))]
+        # A link to nothing is in the way too.
+        existing = [name for name in names if os.path.lexists(os.path.join(self._directory, name))]
         if existing and not self._overwrite:
             raise ValueError(
                 f"{self._directory} has {', '.join(sorted(existing)[:3])} already: write to "
@@ -297,7 +302,7 @@ class SegmentSink(DataSourceArrowWriter):
         """
         target = os.path.join(self._directory, name)
         replaced = os.path.join(self._progress, f"{name}.replaced")
-        is_replaced = os.path.exists(target)
+        is_replaced = os.path.lexists(target)
         if is_replaced:
             os.rename(target, replaced)
         try:
