@@ -244,6 +244,8 @@ def test_unions_become_structs():
         '{"type": "array"}',
         '{"type": "fixed", "name": "F", "size": -1}',
         '{"type": "enum", "name": "E", "symbols": 3}',
+        '{"type": "enum", "name": "E", "symbols": ["A"], "default": ["A"]}',
+        json.dumps({**record(), "fields": [{"name": "a", "type": "int", "aliases": [[]]}]}),
         '["int", "int"]',
         "[" * 100_000,
         '{"type": ' * 1000 + '"int"' + "}" * 1000,

@@ -110,6 +110,33 @@ def test_fields_without_a_default_and_other_types(tmp_path):
     assert reasons == [reason, None, reason]
 
 
+UNFIT_DEFAULTS = [
+    *(("float", 1e39), ("double", 10**400), (array("float"), [-1e300])),
+    *(("int", 1 << 31), ("int", -(1 << 31) - 1), ("long", 1 << 63)),
+    *(("string", 5), ("boolean", 0), (record(("x", "int"), name="I"), {})),
+]
+
+
+@pytest.mark.parametrize("kind, default", UNFIT_DEFAULTS, ids=lambda value: f"{value!r:.20}")
+def test_a_default_that_does_not_fit_refuses_the_payload(kind, default, tmp_path):
+    writer, reader = record(("a", "int")), record(("a", "int"), ("b", kind, default))
+    registry = SchemaRegistry(write_schemas(tmp_path, {1: writer}))
+    decoder = AvroDecoder(json.dumps(reader), registry=registry)
+    values, reasons = decode(decoder, [frame(1, encode(writer, {"a": 1}))])
+    assert values == [None]
+    assert reasons == ["schema 1: field b has a default that does not fit its type"]
+
+
+@pytest.mark.parametrize("kinds, default", [(["float", "double"], 1e39), (["int", "long"], 2**40)])
+def test_the_default_of_a_union_is_of_the_first_type_that_has_it(kinds, default, tmp_path):
+    writer, reader = record(("a", "int")), record(("a", "int"), ("b", kinds, default))
+    registry = SchemaRegistry(write_schemas(tmp_path, {1: writer}))
+    decoder = AvroDecoder(json.dumps(reader), registry=registry)
+    values, reasons = decode(decoder, [frame(1, encode(writer, {"a": 1}))])
+    assert reasons == [None]
+    assert values == [{"a": 1, "b": {kinds[0]: None, kinds[1]: default}}]
+
+
 def test_enums_and_aliases(tmp_path):
     writer = record(
         ("e", {"type": "enum", "name": "E", "symbols": ["A", "B", "X"]}), ("was", "int")

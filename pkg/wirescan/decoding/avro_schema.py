@@ -69,6 +69,11 @@ READ = {
     "string": Op.STRING,
 }
 NO_DEFAULT = object()
+# What `encode_default` raises for a default that does not fit its type.
+UNFIT = (
+    *(TypeError, ValueError, KeyError, AttributeError, IndexError),
+    *(OverflowError, struct.error),
+)
 
 
 @dataclass(eq=False)
@@ -180,6 +185,8 @@ class _Parser:
         if kind == "enum":
             schema.symbols = tuple(map(str, content["symbols"]))
             schema.default = content.get("default")
+            if not isinstance(schema.default, (str, type(None))):
+                raise ValueError(f"enum {name} has a default that is no symbol")
         elif kind == "fixed":
             size = content["size"]
             # A payload of one byte can be null, and a null takes as much memory.
@@ -195,6 +202,8 @@ class _Parser:
                 inner = self.parse(field["type"], inner_namespace, depth + 1)
                 default = field.get("default", NO_DEFAULT)
                 field_aliases = tuple(field.get("aliases", ()))
+                if not all(isinstance(alias, str) for alias in field_aliases):
+                    raise ValueError(f"an alias of field {field['name']} is no name")
                 fields.append(AvroField(str(field["name"]), inner, default, field_aliases))
             if len({field.name for field in fields}) < len(fields):
                 raise ValueError(f"record {name} has a field twice")
@@ -456,8 +465,10 @@ class _Compiler:
             return self._add(Op.NOTHING, node)
         try:
             constant = encode_default(field.schema, field.default)
-        except (TypeError, ValueError, KeyError, AttributeError, IndexError, struct.error):
-            raise ValueError(f"field {field.name} has a default of another type") from None
+        except UNFIT:
+            raise ValueError(
+                f"field {field.name} has a default that does not fit its type"
+            ) from None
         return self._add(
             Op.DEFAULT, node, 0, [self._resolve(field.schema, field.schema, node)], constant
         )
@@ -492,16 +503,16 @@ def _matches(writer: AvroSchema, reader: AvroSchema) -> bool:
 
 
 def encode_default(schema: AvroSchema, value: Any) -> bytes:
-    """Return a default in JSON as Avro's bytes. Raises errors of Python for another type."""
+    """Return a default in JSON as Avro's bytes. Raises `UNFIT` for another type."""
     if schema.kind == "union":
         for number, item in enumerate(schema.items):
             try:
-                return _encode_long(number) + encode_default(item, value)
-            except (TypeError, ValueError, KeyError, AttributeError):
+                return _encode_number(number) + encode_default(item, value)
+            except UNFIT:
                 continue
         raise ValueError("no branch fits")
     if schema.kind == "enum":
-        return _encode_long(schema.symbols.index(value))
+        return _encode_number(schema.symbols.index(value))
     if schema.kind == "record":
         return b"".join(
             encode_default(field.schema, value.get(field.name, field.default))
@@ -521,12 +532,12 @@ def _encode_scalar(schema: AvroSchema, value: Any) -> bytes:
     if schema.kind == "boolean":
         return b"\1" if _expect(value, bool) else b"\0"
     if schema.kind in ("int", "long"):
-        return _encode_long(_expect(value, int))
+        return _encode_number(_expect(value, int), 32 if schema.kind == "int" else 64)
     if schema.kind in ("float", "double"):
         return struct.pack("<f" if schema.kind == "float" else "<d", _expect(value, (int, float)))
     raw: bytes = _expect(value, str).encode("utf-8" if schema.kind == "string" else "latin-1")
     if schema.kind != "fixed":
-        return _encode_long(len(raw)) + raw
+        return _encode_number(len(raw)) + raw
     if len(raw) != schema.size:
         raise ValueError("another size")
     return raw
@@ -542,7 +553,7 @@ def _encode_items(schema: AvroSchema, value: Any) -> bytes:
             + encode_default(schema.items[0], item)
             for name, item in _expect(value, dict).items()
         ]
-    return (_encode_long(len(items)) + b"".join(items) if items else b"") + b"\0"
+    return (_encode_number(len(items)) + b"".join(items) if items else b"") + b"\0"
 
 
 def _expect(value: Any, kind: Any) -> Any:
@@ -552,8 +563,8 @@ def _expect(value: Any, kind: Any) -> Any:
     return value
 
 
-def _encode_long(number: int) -> bytes:
-    """Return a zig-zag varint. Raises ValueError for a number of more than 64 bits."""
-    if not -(1 << 63) <= number < 1 << 63:
-        raise ValueError("a number has more than 64 bits")
+def _encode_number(number: int, bits: int = 64) -> bytes:
+    """Return a zig-zag varint. Raises ValueError for a number of more bits."""
+    if not -(1 << bits - 1) <= number < 1 << bits - 1:
+        raise ValueError(f"a number has more than {bits} bits")
     return encode_varint((number << 1) ^ (number >> 63))
