@@ -133,6 +133,18 @@ def test_damaged_bytes_are_accepted_only_as_what_fastavro_reads(name):
             assert value is None
 
 
+@pytest.mark.parametrize("count", [2, 16, 17, 1000])
+def test_the_last_entry_of_a_key_counts(count):
+    """fastavro takes the last one too. DuckDB refuses all rows if a map has a key twice."""
+    schema = {"type": "map", "values": array("string")}
+    maps = [{f"key {i}": [f"value {i}"]} for i in range(count)]
+    maps += [{f"key {i}": [f"last {i}"] * 2} for i in range(0, count, 3)]
+    raw = b"".join(encode(schema, entry)[:-1] for entry in maps) + b"\0"
+    values, reasons = decode(schema, [raw, raw])
+    assert reasons == [None, None]
+    assert values == [read_with_fastavro(raw, schema)] * 2
+
+
 @pytest.mark.parametrize("name", HOSTILE)
 def test_hostile_bytes_are_null_with_a_reason(name):
     schema, raw = HOSTILE[name]

@@ -190,6 +190,10 @@ BAD = {
         b"\x81\xa5inner\x82\x07\x01\xa17\x02",
         "inner: a map has a key twice",
     ),
+    "key twice": (
+        b"\x81\xa7by_name\x82\xa1a\x90\xa1a\x91\x01",
+        "by_name: a map has a key twice",
+    ),
     "late": (
         b"\x81\xa2at\xc7\x0c\xff\0\0\0\0\0\0\0\4\0\0\0\0",
         "at: a timestamp is outside its range",

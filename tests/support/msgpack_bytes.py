@@ -116,7 +116,10 @@ def convert(value: Any, kind: pa.DataType) -> Any:
     if pa.types.is_map(kind) and isinstance(value, Pairs):
         if any(key is None for key, _ in value):
             raise MisfitError
-        return [(convert(key, kind.key_type), convert(item, kind.item_type)) for key, item in value]
+        keys = [convert(key, kind.key_type) for key, _ in value]
+        if len(set(keys)) < len(keys):
+            raise MisfitError
+        return [(key, convert(item, kind.item_type)) for key, (_, item) in zip(keys, value)]
     if pa.types.is_list(kind) and type(value) is list:
         return [convert(item, kind.value_type) for item in value]
     if pa.types.is_boolean(kind) and isinstance(value, bool):

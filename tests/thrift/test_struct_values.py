@@ -69,6 +69,28 @@ def test_values_are_those_of_apache_thrift(idl, protocol):
     assert values == [*map(list_values, orders), None]
 
 
+@pytest.mark.parametrize("count", [2, 16, 17, 1000])
+def test_the_last_entry_of_a_key_counts(count, tmp_path):
+    path = write_idl(tmp_path / "maps.thrift", "struct M { 1: map<i32, list<i16>> m }")
+    entries = [(i % (count // 2), i) for i in range(count)]
+    pairs = b"".join(struct.pack(">ibih", key, 6, 1, value) for key, value in entries)
+    raw = binary_field(13, 1, struct.pack(">bbi", 8, 15, count) + pairs) + b"\0"
+    values, reasons = ThriftDecoder(path, "M").decode(pa.array([raw], pa.binary()))
+    assert reasons.to_pylist() == [None]
+    (value,) = values.to_pylist(maps_as_pydicts="strict")
+    assert value == {"m": {key: [value] for key, value in entries}}
+
+
+def test_maps_whose_keys_are_structs_have_all_entries(tmp_path):
+    text = "struct K { 1: i32 a } struct M { 1: map<K, bool> m }"
+    path = write_idl(tmp_path / "keys.thrift", text)
+    pair = binary_field(8, 1, struct.pack(">i", 7)) + b"\0\1"
+    raw = binary_field(13, 1, struct.pack(">bbi", 12, 2, 2) + pair * 2) + b"\0"
+    values, reasons = ThriftDecoder(path, "M").decode(pa.array([raw], pa.binary()))
+    assert reasons.to_pylist() == [None]
+    assert values.to_pylist() == [{"m": [({"a": 7}, True)] * 2}]
+
+
 @pytest.mark.parametrize("protocol", PROTOCOLS)
 def test_values_are_those_that_thriftpy2_writes(idl, protocol):
     module = thriftpy2.load(idl, module_name=f"{protocol}_thrift")

@@ -6,7 +6,7 @@ float       4 bytes, little-endian          double    8 bytes, little-endian
 bytes       long | bytes                    string    long | UTF-8
 enum        int, the number of the symbol   fixed     bytes
 array, map  blocks: long count | elements; after a negative count a long, the bytes in the block;
-            a count of 0 ends
+            a count of 0 ends. Of the entries of a map with one key, the last counts.
 union       long, the number of the branch | value
 record      the values of its fields
 
@@ -19,6 +19,7 @@ from wirescan.decoding import payload_reader
 from libc.stdint cimport INT64_MIN
 from wirescan.core cimport OK, Reader, le32, le64, left, take, zigzag64
 from wirescan.core.strings cimport ByteStrings
+from wirescan.decoding.map_entries cimport keep_last_entries
 from wirescan.decoding.payload_reader cimport (
     DEEP, FINE, FIRST_OWN, FULL, MANY, Output, ProgramMemory, Refusal, begin_output, charge,
     put_null, put_text, read_payloads)
@@ -246,9 +247,11 @@ cdef Refusal read_enum(Walk* walk, Reader* r, const Step* step) noexcept nogil:
 
 cdef Refusal read_blocks(Walk* walk, Reader* r, const Step* step, int depth) noexcept nogil:
     cdef int64_t count = 0, size = 0, i
-    cdef int32_t entries
+    cdef int32_t entries = -1
     cdef int32_t j
     cdef Refusal refusal
+    if step.op == MAP and step.node >= 0:
+        entries = walk.out.tree.children[walk.out.tree.nodes[step.node].first_child]
     while True:
         if zigzag64(r, &count) != OK:
             return CUT
@@ -267,13 +270,13 @@ cdef Refusal read_blocks(Walk* walk, Reader* r, const Step* step, int depth) noe
                 refusal = read(walk, r, step.children[j], depth + 1)
                 if refusal != FINE:
                     return refusal
-            if step.op == MAP and step.node >= 0:
-                entries = walk.out.tree.children[walk.out.tree.nodes[step.node].first_child]
-                if not add_validity(&walk.out.tree.nodes[entries], 1):
-                    return FULL
+            if entries >= 0 and not add_validity(&walk.out.tree.nodes[entries], 1):
+                return FULL
             i += 1
     if step.node < 0:
         return FINE
+    if entries >= 0 and not keep_last_entries(walk.out.tree, step.node, entries):
+        return FULL
     return FINE if close_list(walk.out.tree, &walk.out.tree.nodes[step.node]) else FULL
 
 

@@ -1,9 +1,13 @@
 # cython: boundscheck=False, wraparound=False
-"""The last entry of each key in a map. Later entries of Protobuf's maps replace earlier ones."""
+"""The last entry of each key in a map.
+
+Later entries replace earlier ones in the libraries of Avro, Protobuf and Thrift. In Arrow, nothing
+does: DuckDB and others refuse a whole batch that has a key twice in one map.
+"""
 from libc.stdint cimport int32_t, uint8_t
 from libc.stdlib cimport free, malloc, qsort
 from libc.string cimport memcmp, memset
-from wirescan.decoding.value_builder cimport FIXED, Node, Tree, retain
+from wirescan.decoding.value_builder cimport BYTES, FIXED, Node, Tree, retain
 
 cdef enum:
     SMALL_MAP = 16              # entries whose keys are compared in pairs
@@ -60,7 +64,7 @@ cdef bint has_same_keys(const Node* node, size_t first, size_t count) noexcept n
 
 cdef bint keep_last_entries(Tree* tree, int32_t list_number, int32_t number) noexcept nogil:
     # Keep the last entry of each key in a map that is not closed yet. Its list and the entries are
-    # nodes of the tree. False: out of memory.
+    # nodes of the tree. Keys that are structs or lists are not compared. False: out of memory.
     cdef const Node* entries = &tree.nodes[number]
     cdef const Node* node = &tree.nodes[tree.children[entries.first_child]]
     cdef const Node* list_node = &tree.nodes[list_number]
@@ -70,6 +74,8 @@ cdef bint keep_last_entries(Tree* tree, int32_t list_number, int32_t number) noe
     cdef bint is_fine = True
     cdef MapKey* keys
     cdef uint8_t* keep
+    if node.kind != FIXED and node.kind != BYTES:
+        return True
     if count < 2 or count <= SMALL_MAP and not has_same_keys(node, first, count):
         return True
     if count > 0x7fffffff:

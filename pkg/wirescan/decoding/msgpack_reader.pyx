@@ -13,6 +13,7 @@ from libc.stdint cimport INT64_MAX
 from libc.string cimport memcmp
 from wirescan.core cimport Reader, uint16_t
 from wirescan.core.strings cimport ByteStrings
+from wirescan.decoding.map_entries cimport keep_last_entries
 from wirescan.decoding.msgpack_wire cimport (
     BAD_KEY, BAD_NUMBER, BAD_TIME, BILLION, DIGITS, ELEMENTS, EXTENSION, LARGE, MORE, NIL,
     NOT_A_MAP, NUMBER, OCTETS, PAIRS, REAL, STAMP, TEXT, TRUTH, TWICE, Value, WRONG_TYPE,
@@ -230,22 +231,36 @@ cdef Refusal read_members(MapWalk* w, Reader* r, const Step* step, uint32_t pair
 
 
 cdef Refusal read_elements(MapWalk* w, Reader* r, const Step* step, uint32_t count) noexcept nogil:
-    # Read an array, or the pairs of a map, into a list.
-    cdef Node* node = &w.out.tree.nodes[step.node]
+    # Read the elements of an array into a list.
     cdef Refusal refusal
     for _ in range(count):
-        if step.op == MAP:
-            if r.at < r.end and r.at[0] == 0xc0:
-                return BAD_KEY          # Arrow's maps have no null as a key
-            refusal = read(w, r, step.children[0])
-            if refusal != FINE:
-                return refusal
-        refusal = read(w, r, step.children[step.count - 1])
+        refusal = read(w, r, step.children[0])
         if refusal != FINE:
             return refusal
-        if step.op == MAP:
-            if not add_validity(&w.out.tree.nodes[w.out.tree.children[node.first_child]], 1):
-                return FULL
+    return FINE if close_list(w.out.tree, &w.out.tree.nodes[step.node]) else FULL
+
+
+cdef Refusal read_pairs(MapWalk* w, Reader* r, const Step* step, uint32_t count) noexcept nogil:
+    # Read the pairs of a map into a list.
+    cdef Node* node = &w.out.tree.nodes[step.node]
+    cdef int32_t number = w.out.tree.children[node.first_child]
+    cdef Node* entries = &w.out.tree.nodes[number]
+    cdef size_t stop = entries.count + count
+    cdef int32_t i
+    cdef Refusal refusal
+    for _ in range(count):
+        if r.at < r.end and r.at[0] == 0xc0:
+            return BAD_KEY              # Arrow's maps have no null as a key
+        for i in range(2):
+            refusal = read(w, r, step.children[i])
+            if refusal != FINE:
+                return refusal
+        if not add_validity(entries, 1):
+            return FULL
+    if not keep_last_entries(w.out.tree, step.node, number):
+        return FULL
+    if entries.count < stop:
+        return TWICE
     return FINE if close_list(w.out.tree, node) else FULL
 
 
@@ -263,7 +278,7 @@ cdef Refusal read_fitting(MapWalk* w, Reader* r, const Step* step) noexcept nogi
         if step.op == STRUCT:
             return read_members(w, r, step, value.size)
         if step.op == MAP:
-            return read_elements(w, r, step, value.size)
+            return read_pairs(w, r, step, value.size)
         # An inferred column of empty maps has the type null.
         if step.op == NOTHING and value.size == 0:
             return put_null(&w.out, step.node)

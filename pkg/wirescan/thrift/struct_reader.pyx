@@ -3,7 +3,7 @@
 
 Each byte string is one struct, in the binary or the compact protocol: walk.pxd draws both. Fields
 are read as code that Apache Thrift generates reads them: a field that is not declared, or that has
-another type, is skipped; of a field that occurs twice, the last value counts.
+another type, is skipped; of a field or a key of a map that occurs twice, the last value counts.
 
 Source: Apache Thrift, doc/specs/thrift-binary-protocol.md and thrift-compact-protocol.md.
 """
@@ -13,6 +13,7 @@ from wirescan.core cimport (
     BAD_COUNT, BAD_VARINT, Fault, NESTED, Reader, TRUNCATED, be16, be32, be64, int16_t,
     int32_t, int64_t, le64, take, uint8_t, uint32_t, uint64_t, zigzag32, zigzag64)
 from wirescan.core.strings cimport ByteStrings
+from wirescan.decoding.map_entries cimport keep_last_entries
 from wirescan.decoding.payload_reader cimport (
     DEEP, FINE, FIRST_OWN, FULL, MANY, Output, ProgramMemory, Refusal, Symbols, add_symbol,
     begin_output, charge, find_number, put_null, put_text, read_payloads)
@@ -215,6 +216,9 @@ cdef Refusal read_elements(StructWalk* w, Reader* r, const Step* step) noexcept 
             if not add_validity(&w.out.tree.nodes[w.out.tree.children[node.first_child]], 1):
                 return FULL
     w.walk.depth -= 1
+    if key is not NULL and not keep_last_entries(
+            w.out.tree, step.node, w.out.tree.children[node.first_child]):
+        return FULL
     return FINE if close_list(w.out.tree, node) else FULL
 
 
