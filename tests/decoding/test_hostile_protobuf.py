@@ -137,6 +137,15 @@ def test_hostile_bytes_are_null_with_a_reason(name):
     assert values[4]["one_string"].as_py() == ""
 
 
+def test_the_number_0_is_refused_where_the_protobuf_package_accepts_it():
+    payloads = [tag(999, 3) + raw + tag(999, 4) for raw in (b"\0\1", b"\2\0", b"\1" + bytes(8))]
+    payloads += [sized(48, b"\0\1"), sized(48, b"\2\0")]
+    _, reasons = decode("new.All", payloads)
+    assert reasons == ["a field has the number 0"] * 5
+    for raw in payloads:
+        ORACLES["new.All"].read(raw)
+
+
 def test_strings_of_proto2_must_be_text():
     assert decode("old.All", [sized(9, b"\xff")])[1] == ["a string is not UTF-8"]
 

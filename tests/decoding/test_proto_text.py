@@ -103,6 +103,19 @@ def test_an_empty_text_is_a_file():
     assert parse('syntax = "proto3";').syntax == "proto3"
 
 
+def test_a_mark_of_the_byte_order_may_be_first():
+    assert parse("\ufeff" + NEW) == parse(NEW)
+
+
+def test_pairs_of_utf_16_are_one_character():
+    """protoc joins them too, in both cases."""
+    file = parse(
+        r'import "\ud83d\ude00"; message M { optional bytes a = 1 [default = "\uD83D\uDE00"]; }'
+    )
+    assert file.dependency == ["\U0001f600"]
+    assert file.message_type[0].field[0].default_value == r"\360\237\230\200"
+
+
 BAD = {
     "a word": ("\nhello", "line 2 of the .proto file: 'hello' instead of a definition"),
     "a character": ("message M {}\n\n?", "line 3 of the .proto file: '?' is not expected"),
@@ -118,10 +131,22 @@ BAD = {
     "a large number": ("message M { int32 a = 99999999999; }", ""),
     "endless digits": (f"message M {{ int32 a = {'9' * 9999}; }}", "instead of an integer"),
     "a bad escape": (r'import "\q";', r"the escape \q"),
-    "half a pair": (r'import "\ud800";', ""),
+    "half a pair": (
+        '\nimport "a" "\\ud800";',
+        "line 2 of the .proto file: a string has the escape",
+    ),
+    "two first halves": (r'import "\ud800\ud800";', r"the escape \ud800\ud800"),
+    "half a pair in 32 bits": (r'import "\U0000d800";', r"the escape \U0000d800"),
     "a character too far": (r'import "\UFFFFFFFF";', r"the escape \UFFFFFFFF"),
-    "no UTF-8": (r'import "\377";', ""),
-    "a surrogate": ('import "\ud800";', ""),
+    "no UTF-8": (
+        r'import "\377";',
+        r"""line 1 of the .proto file: '"\\377"' instead of text in UTF-8""",
+    ),
+    "a default that is no UTF-8": (
+        '\nmessage M { optional string a = 1 [default = "\\xe9"]; }',
+        r"""line 2 of the .proto file: '"\\xe9"' instead of text in UTF-8""",
+    ),
+    "a surrogate": ('\nimport "\ud800";', "line 2 of the .proto file: "),
     "another letter": ("message \xe9 {}", "is not expected"),
     "an edition": ('edition = "2023"; message M {}', "editions are not supported"),
     "another syntax": ('syntax = "proto9";', "the syntax of the .proto file is 'proto9'"),

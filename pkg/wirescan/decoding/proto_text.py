@@ -16,7 +16,6 @@ Source: protobuf.dev, "Protocol Buffers Version 3 Language Specification" and it
 from __future__ import annotations
 
 import re
-import sys
 from typing import Any, NamedTuple
 
 MOST_BYTES = 1 << 20  # of a text
@@ -31,8 +30,11 @@ TOKEN = re.compile(
     | (?P<symbol>[-+=;,.<>(){}\[\]/:])""",
     re.VERBOSE,
 )
+# After \u: UTF-16, also a pair such as \ud83d\ude00.
 ESCAPE = re.compile(
-    rb"\\(?:[xX]([0-9a-fA-F]{1,2})|([0-7]{1,3})|u([0-9a-fA-F]{4})|U([0-9a-fA-F]{8})|(.))", re.DOTALL
+    rb"""\\(?:[xX]([0-9a-fA-F]{1,2}) | ([0-7]{1,3})
+    | u((?:[dD][89abAB][0-9a-fA-F]{2}\\u)?[0-9a-fA-F]{4}) | U([0-9a-fA-F]{8}) | (.))""",
+    re.DOTALL | re.VERBOSE,
 )
 SINGLE_ESCAPES = dict(zip(b"abfnrtv\\'\"?", b"\a\b\f\n\r\t\v\\'\"?"))
 # The numbers of FieldDescriptorProto.Type and Label.
@@ -88,7 +90,7 @@ def parse_proto(text: str) -> bytes:
             "descriptors are made by protobuf: pip install 'wirescan[protobuf]'"
         ) from error
     file = descriptor_pb2.FileDescriptorProto()
-    _Parser(text, file).parse_file()
+    _Parser(text.removeprefix("\ufeff"), file).parse_file()
     raw: bytes = file.SerializeToString()
     return raw
 
@@ -179,10 +181,25 @@ class _Parser:
 
     def _take_string(self) -> bytes:
         """Return the bytes of one string or several that follow each other."""
-        parts = [_unescape(self._take("string"))]
-        while self._tokens[self._at].kind == "string":
-            parts.append(_unescape(self._take()))
+        parts = []
+        while not parts or self._tokens[self._at].kind == "string":
+            token = self._take("string")
+            try:
+                parts.append(_unescape(token))
+            except ValueError as error:
+                where = _describe(self._text, self._tokens[self._at - 1].position)
+                raise ValueError(f"{where}: {error}") from None
         return b"".join(parts)
+
+    def _take_text(self) -> str:
+        """Return the text of a string. Raises ValueError if it is not UTF-8."""
+        first = self._at
+        raw = self._take_string()
+        try:
+            return raw.decode()
+        except UnicodeDecodeError:
+            self._at = first
+            raise self._fail("text in UTF-8") from None
 
     def _skip(self, *ends: str) -> None:
         """Go on to one of the texts outside of all brackets. It is not taken."""
@@ -208,7 +225,7 @@ class _Parser:
             raise self._fail("syntax: editions are not supported")
         if self._accept("syntax"):
             self._expect("=")
-            syntax = self._take_string().decode()
+            syntax = self._take_text()
             self._expect(";")
             if syntax not in ("proto2", "proto3"):
                 raise ValueError(f"the syntax of the .proto file is {syntax!r:.40}")
@@ -242,7 +259,7 @@ class _Parser:
             self._accept("weak")
         if is_public:
             self._file.public_dependency.append(len(self._file.dependency))
-        self._file.dependency.append(self._take_string().decode())
+        self._file.dependency.append(self._take_text())
         self._expect(";")
 
     # ------------------------------------------------------------------------------ messages
@@ -398,7 +415,7 @@ class _Parser:
     def _take_default(self, field: Any) -> str:
         """Return a default as descriptors have it."""
         if field.type == TYPE_STRING:
-            return self._take_string().decode()
+            return self._take_text()
         if field.type == TYPE_BYTES:
             return _escape(self._take_string())
         sign = "-" if self._accept("-") else ""
@@ -442,18 +459,22 @@ def _add_synthetic_oneofs(message: Any) -> None:
 
 
 def _unescape(token: str) -> bytes:
-    """Return the bytes of a string between quotes."""
+    """Return the bytes of a string between quotes. Raises ValueError for a bad escape."""
 
     def replace(match: re.Match[bytes]) -> bytes:
         hexadecimal, octal, short, long, single = match.groups()
         if hexadecimal or octal:
             return bytes([int(hexadecimal or octal, 16 if hexadecimal else 8) & 0xFF])
-        if (short or long) and int(short or long, 16) <= sys.maxunicode:
-            return chr(int(short or long, 16)).encode()
-        if single is None or single[0] not in SINGLE_ESCAPES:
+        try:
+            if short:
+                units = bytes.fromhex(short.decode().replace("\\u", ""))
+                return units.decode("utf-16-be").encode()
+            if long:
+                return chr(int(long, 16)).encode()
+            return bytes([SINGLE_ESCAPES[single[0]]])
+        except (ValueError, OverflowError, KeyError):
             shown = match[0].decode(errors="replace")
-            raise ValueError(f"a string of the .proto file has the escape {shown}")
-        return bytes([SINGLE_ESCAPES[single[0]]])
+            raise ValueError(f"a string has the escape {shown}") from None
 
     return ESCAPE.sub(replace, token[1:-1].encode())
 
