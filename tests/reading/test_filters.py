@@ -12,10 +12,13 @@ from fractions import Fraction
 from pathlib import Path
 
 import numpy as np
+import polars as pl
 import pyarrow as pa
+import pyarrow.compute as pc
 import pytest
 
 import wirescan
+from tests.support.captured_conversations import converse
 from tests.support.chosen_formats import list_chosen_formats
 from tests.support.paths import AIVEN_STORAGE, CORPUS
 from wirescan import Fault, FrameError, kafka, lumberjack
@@ -554,6 +557,60 @@ def test_numbers_of_any_size_and_flags():
     assert len(
         list_passing_rows(table, ("is_control", "==", False))
     ) == 3 and not list_passing_rows(table, ("is_control", "!=", False))
+
+
+@pytest.fixture
+def topics_with_flags(tmp_path):
+    """A capture of a response whose flags are 0, 1, 2 and 255. All but 0 are true in Kafka."""
+    names = ["a", "b", "c", "d"]
+    topics = [
+        {"error_code": 0, "name": f"t-{name}", "is_internal": True, "partitions": []}
+        for name in names
+    ]
+    body = {"brokers": [], "controller_id": 1, "topics": topics}
+    response = kafka.encode_response("Metadata", 1, body, correlation_id=7)
+    for name, flag in zip(names, (0, 1, 2, 255)):
+        text = f"t-{name}".encode()
+        response = response.replace(text + b"\1", text + bytes([flag]))
+    request = kafka.encode_request("Metadata", 1, {"topics": []}, correlation_id=7)
+    path = tmp_path / "topics.pcap"
+    path.write_bytes(converse((0, request), (1, response), port=9092).to_pcap())
+    return str(path)
+
+
+@pytest.mark.parametrize(
+    "text, expected",
+    [
+        ("is_internal", "bcd"),
+        ("not is_internal", "a"),
+        ("is_internal == true", "bcd"),
+        ("is_internal != true", "a"),
+        ("is_internal in (false)", "a"),
+        ("is_internal in (true, false)", "abcd"),
+        ("is_internal > 1", ""),
+    ],
+)
+def test_flags_pass_as_exports_have_them(topics_with_flags, text, expected):
+    format = "kafka.metadata_response.topics?capture=true"
+    table = wirescan.scan(topics_with_flags, format)
+    assert table["is_internal"].tolist() == [0, 1, 2, 255]
+    passing = wirescan.where(table, text).to_arrow(columns=["name"])
+    assert passing["name"].to_pylist() == [b"t-%c" % ord(name) for name in expected]
+
+
+def test_engines_filter_flags_as_exports_have_them(topics_with_flags):
+    format = "kafka.metadata_response.topics?capture=true"
+    frame = wirescan.scan_polars(topics_with_flags, format=format)
+    dataset = wirescan.dataset(topics_with_flags, format=format)
+    assert frame.filter(pl.col("is_internal")).collect().height == 3
+    assert frame.filter(~pl.col("is_internal")).collect().height == 1
+    assert dataset.to_table(filter=pc.field("is_internal")).num_rows == 3
+
+
+def test_a_flag_bounds_no_numbers():
+    format = format_of("kafka.batches")
+    conditions = check_filters([("is_control", "==", True)], format)
+    assert filters.find_column_ranges(format, format, conditions) == {}
 
 
 def test_names_of_kinds_and_faults():

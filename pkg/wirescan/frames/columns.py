@@ -120,7 +120,7 @@ class ColumnKind(Enum):
 
     NUMBER = "whole numbers"
     FLOAT = "floating-point numbers"
-    FLAG = "numbers that are 0 or 1"
+    FLAG = "numbers that are true or, if they are 0, false"
     TIME = "numbers that are times"
     NAME = "numbers that are exported as their names"
     TEXT = "text, padded with zeros"

@@ -318,6 +318,8 @@ def find_column_ranges(
 def _find_range(filter: Filter, column: ColumnDescription) -> tuple[int | None, int | None]:
     """Return the lowest and highest integer of a column that a filter passes; None: no bound."""
     _, op, value = filter
+    if column.kind is ColumnKind.FLAG:
+        return None, None  # every number but 0 is true
     if column.kind is ColumnKind.NAME:
         passes_one = make_condition(filter)
         if passes_one(None):
@@ -609,7 +611,10 @@ def _test_column(
         passes_one = make_condition(filter)
         texts, rows = np.unique(found.read_numbers(), return_inverse=True)
         return np.array([passes_one(text.decode() or None) for text in texts.tolist()], bool)[rows]
-    return _test_numbers(*found.read_numbers_and_nulls(), filter)
+    values, absent = found.read_numbers_and_nulls()
+    if kind is ColumnKind.FLAG:
+        values = (values != 0).astype(np.uint8)  # an export has true for every other number
+    return _test_numbers(values, absent, filter)
 
 
 def _find_present(table: FrameTable, filter: Filter, file: str | None) -> np.ndarray:
