@@ -1,12 +1,16 @@
-"""Formats of installed packages: entry points of the group "wirescan.formats"."""
+"""Formats of other packages: entry points of the group "wirescan.formats", and `register`."""
 
 import importlib.metadata
 import sys
+from dataclasses import replace
 from importlib.metadata import EntryPoint
 
+import numpy as np
 import pytest
 
 import wirescan
+from wirescan import Column, Format
+from wirescan.core.loop import HEAD
 from wirescan.frames import registry
 
 
@@ -60,3 +64,29 @@ def test_a_package_that_cannot_be_imported_is_a_warning(install, package):
     assert {"other.frames", "nats.messages"} <= set(known)
     with pytest.raises(ValueError, match="no format 'x'"):
         registry.format_of("x")
+
+
+TWICE = {
+    "a column and a place": [("v", "i8"), ("v_at", "u4"), ("v_size", "i4")],
+    "a column of Head and a place": [("fault_at", "u4"), ("fault_size", "i4")],
+    "the path": [("_file", "i8")],
+    "the position": [("_start_at", "u4"), ("_start_size", "i4")],
+    "the innermost fault": [("_fault", "i8")],
+}
+
+
+@pytest.mark.parametrize("added", TWICE.values(), ids=TWICE)
+def test_two_columns_with_one_name_are_refused(added):
+    dtype = np.dtype([*((name, HEAD[name]) for name in HEAD.names), *added])
+    before = wirescan.formats()
+    name = added[0][0].removesuffix("_at")
+    with pytest.raises(ValueError, match=f"'other.frames' has two columns with the name '{name}'"):
+        wirescan.register(Format("other.frames", "frames", dtype, wirescan.scan))
+    assert wirescan.formats() == before
+
+
+def test_a_computed_column_with_the_name_of_another_is_refused():
+    known = registry.format_of("nats.messages")
+    columns = {**known.columns, "payload": Column(compute_texts=len)}
+    with pytest.raises(ValueError, match="two columns with the name 'payload'"):
+        wirescan.register(replace(known, name="other.frames", columns=columns))

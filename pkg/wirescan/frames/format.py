@@ -11,6 +11,7 @@ import numpy as np
 from wirescan.core.fault import Fault
 from wirescan.core.loop import HEAD
 from wirescan.frames.columns import (
+    FAULT,
     FILE,
     HEAD_COLUMNS,
     PLAIN,
@@ -449,13 +450,15 @@ def register(*formats: Format) -> None:
 
     Raises:
         TypeError: an argument is not a Format.
-        ValueError: the name belongs to another format, or another format carries the same frames.
+        ValueError: the name belongs to another format, another format carries the same frames, or
+            two columns of a format have one name.
     """
     for format in formats:
         if not isinstance(format, Format):
             raise TypeError(f"register takes Formats, not {type(format).__name__}")
     known = load_formats()
     for format in formats:
+        _check_names(format)
         _check_carried(format, known)
     added = [format for format in formats if format.name not in known]
     # A changed copy of a format declares the same exchanges.
@@ -463,6 +466,24 @@ def register(*formats: Format) -> None:
     for format in (*formats, *derived):
         if known.setdefault(format.name, format) is not format:
             raise ValueError(f"there is a format {format.name!r} already")
+
+
+def _check_names(format: Format) -> None:
+    """Raise ValueError if two columns of a format have one name."""
+    computed = [
+        name
+        for name, column in format.columns.items()
+        if column.computed is not None or column.compute_texts is not None
+    ]
+    used = {FILE, START, FAULT}
+    for name in (*list_columns(format.dtype), *list_places(format.dtype), *computed):
+        if name in used:
+            raise ValueError(
+                f"the format {format.name!r} has two columns with the name {name!r}: rows, places "
+                f"(NAME_at and NAME_size) and computed columns need different names, and {FILE}, "
+                f"{START} and {FAULT} are in every format"
+            )
+        used.add(name)
 
 
 def _check_carried(format: Format, known: Mapping[str, Format]) -> None:
