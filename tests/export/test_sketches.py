@@ -3,10 +3,12 @@
 from collections import Counter
 
 import numpy as np
+import pyarrow as pa
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from wirescan.export.grouping import collect_coupons
 from wirescan.export.sketches import (
     FREQUENT_VALUES,
     HIGHS,
@@ -148,6 +150,17 @@ def test_equal_fractions_have_equal_fingerprints():
     fingerprints = compute_fingerprints(numbers)
     assert len(set(fingerprints.tolist())) == 3 and fingerprints[2] == fingerprints[3]
     assert (compute_fingerprints(numbers.astype(np.float64)) == fingerprints).all()
+
+
+@pytest.mark.parametrize("width, nan", [(4, 0x7FC0 << 16), (8, 0x7FF8 << 48)])
+def test_zeros_and_nan_are_one_value_each(width, nan):
+    """NaN has many bit patterns, and peers choose them. Arrow groups by bits."""
+    bits = [1 << 8 * width - 1, 0, *range(nan, nan + 9)]
+    numbers = np.array(bits, f"u{width}").view(f"f{width}")
+    assert len(set(compute_fingerprints(numbers).tolist())) == 2
+    table = pa.table({"by": ["a", "b"] * 5 + ["a"], "real": numbers})
+    assert collect_coupons(table, [], "real").num_rows == 2
+    assert collect_coupons(table, ["by"], "real").num_rows == 4
 
 
 def test_coupons_are_address_and_leading_zeros():

@@ -10,7 +10,13 @@ from typing import Any
 
 import numpy as np
 
-from wirescan.export.sketches import compute_fingerprints, find_buckets, make_coupons, make_sketches
+from wirescan.export.sketches import (
+    compute_fingerprints,
+    find_buckets,
+    make_coupons,
+    make_sketches,
+    unify_floats,
+)
 from wirescan.frames.arrow_arrays import wrap_numbers
 from wirescan.frames.optional_packages import name_package
 
@@ -140,6 +146,10 @@ def collect_coupons(raw: pa.Table, by: Sequence[str], name: str) -> pa.Table:
     Each value is included once per group. Nulls are ignored.
     """
     values = _select_valid(raw, by, name, "distinct")
+    if pa.types.is_floating(values.schema.field("distinct").type):
+        # Arrow groups floating-point numbers by their bytes.
+        numbers = unify_floats(values.column("distinct").to_numpy())
+        values = values.set_column(len(by), "distinct", wrap_numbers(numbers))
     distinct = group(values, values.column_names, [], [])
     coupons = make_coupons(_fingerprint_array(distinct.column("distinct").combine_chunks()))
     return distinct.set_column(len(by), "distinct", wrap_numbers(coupons))

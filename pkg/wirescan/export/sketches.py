@@ -240,15 +240,15 @@ LOWS, HIGHS = _compute_bucket_edges()
 def compute_fingerprints(values: tuple[np.ndarray, np.ndarray] | np.ndarray) -> np.ndarray:
     """Return 64 bits (uint64) per value that identify the value.
 
-    Equal values have equal fingerprints, in every process. Different values hardly ever do.
+    Equal values have equal fingerprints, in every process. Different values hardly ever do. NaN is
+    one value here.
 
     values: an array of numbers of at most 64 bits, or byte strings as (offsets, bytes).
     """
     if not isinstance(values, tuple):
         numbers = np.ascontiguousarray(values)
         if numbers.dtype.kind == "f":
-            # Adding 0.0 turns -0.0 into 0.0, because the two are equal.
-            numbers = numbers.astype(np.float64) + 0.0
+            numbers = unify_floats(numbers)
         elif numbers.dtype.itemsize < 8:
             numbers = numbers.astype(np.int64)
         return _mix(numbers.view(np.uint64))
@@ -267,6 +267,13 @@ def compute_fingerprints(values: tuple[np.ndarray, np.ndarray] | np.ndarray) -> 
         out[rows] = _mix(out[rows] ^ word)
         at += 8
     return out
+
+
+def unify_floats(numbers: np.ndarray) -> np.ndarray:
+    """Return numbers as float64, in which equal ones have equal bytes, and so has each NaN."""
+    unified = numbers.astype(np.float64) + 0.0  # -0.0 becomes 0.0
+    unified[np.isnan(unified)] = np.nan
+    return unified
 
 
 def _mix(x: np.ndarray) -> np.ndarray:
