@@ -1,5 +1,6 @@
 """Histograms and sketches: what they say of values, beside counting the values themselves."""
 
+import time
 from collections import Counter
 
 import numpy as np
@@ -8,6 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from tests.support.slowness import SLOWNESS
 from wirescan.export.grouping import collect_coupons
 from wirescan.export.sketches import (
     FREQUENT_VALUES,
@@ -136,6 +138,30 @@ def test_fingerprints_tell_strings_apart(values):
 def test_fingerprints_of_zeros_and_prefixes_differ():
     values = [b"\0" * n for n in range(40)] + [b"a" * n for n in range(1, 40)]
     assert len(set(of_strings(values).tolist())) == len(values)
+
+
+def test_fingerprints_tell_long_strings_apart():
+    """They are hashed in pieces of 512 bytes, and the hashes of many pieces in pieces again."""
+    sizes = [0, 1, 511, 512, 513, 519, 520, 1024, 1025, 32_768, 32_769, 40_000]
+    values = [bytes(size) for size in sizes]
+    for size in sizes[4:]:
+        text = bytes(i % 251 for i in range(size))
+        values += [text, text[:-1] + b"\xff", b"\xff" + text[1:]]
+        values += [text[:600] + b"\xff" + text[601:], text[512:] + text[:512]]
+    values = list(dict.fromkeys(values))
+    found = of_strings(values).tolist()
+    assert len(set(found)) == len(values) > 50
+    assert of_strings(values[::-1]).tolist() == found[::-1]  # wherever they lie
+    assert [of_strings([value]).tolist() for value in values] == [[each] for each in found]
+
+
+def test_a_long_string_takes_little_time():
+    value = np.arange(1 << 20, dtype=np.uint64).view(np.uint8)  # 8 MiB
+    start = time.process_time()
+    sketch = FrequentValues()
+    sketch.add(np.array([0, len(value)]), value, 64)
+    assert time.process_time() - start < SLOWNESS
+    assert sketch.list_values() == [(value[:64].tobytes(), 1)]
 
 
 @pytest.mark.parametrize("dtype", ["i1", "u2", "i4", "i8", "u8", "f8"])

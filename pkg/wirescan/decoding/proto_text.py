@@ -181,7 +181,7 @@ class _Parser:
 
     def _take_string(self) -> bytes:
         """Return the bytes of one string or several that follow each other."""
-        parts = []
+        parts: list[bytes] = []
         while not parts or self._tokens[self._at].kind == "string":
             token = self._take("string")
             try:

@@ -17,6 +17,9 @@ STEPS = 32  # buckets for each doubling: a value is known within 1/32
 EXACT = 2 * STEPS  # each value below this has its own bucket
 BUCKETS = EXACT + 57 * STEPS  # up to 2**63
 
+WORD = 8  # bytes of a string that are hashed at a time
+PIECE = 512  # bytes of a string that are hashed one after another
+
 # The constants of an HLL sketch of Apache DataSketches.
 LG_K = 12  # 2**12 registers: a standard error of 1.04 / 64
 ADDRESS_BITS = 26
@@ -253,19 +256,45 @@ def compute_fingerprints(values: tuple[np.ndarray, np.ndarray] | np.ndarray) -> 
             numbers = numbers.astype(np.int64)
         return _mix(numbers.view(np.uint64))
     offsets, data = values
-    begins = offsets[:-1].astype(np.int64)
     sizes = np.diff(offsets).astype(np.int64)
-    padded = np.concatenate([data, np.zeros(8, np.uint8)])
+    return _hash_strings(offsets[:-1].astype(np.int64), sizes, data, _mix(sizes.astype(np.uint64)))
+
+
+def _hash_strings(
+    starts: np.ndarray, sizes: np.ndarray, data: np.ndarray, seeds: np.ndarray
+) -> np.ndarray:
+    """Return the fingerprints of byte strings.
+
+    Eight bytes of all strings are hashed at a time, so one long string would take a step of numpy
+    for each of its words. It is cut into pieces, and hashed as the fingerprints of these.
+
+    Args:
+        starts: where each string begins in `data` (int64).
+        sizes: their sizes (int64).
+        data: uint8 array.
+        seeds: a word (uint64) for each string, which says how long it is.
+    """
+    out = seeds.copy()
+    is_long = sizes > PIECE
+    if is_long.any():
+        counts = -(-sizes[is_long] // PIECE)
+        firsts = np.cumsum(counts) - counts
+        inside = PIECE * (np.arange(counts.sum()) - np.repeat(firsts, counts))
+        pieces = np.repeat(starts[is_long], counts) + inside
+        piece_sizes = np.minimum(np.repeat(sizes[is_long], counts) - inside, PIECE)
+        prints = _hash_strings(pieces, piece_sizes, data, _mix(piece_sizes.astype(np.uint64)))
+        hashed = prints.astype("<u8").view(np.uint8)
+        out[is_long] = _hash_strings(WORD * firsts, WORD * counts, hashed, seeds[is_long])
+    padded = np.concatenate([data, np.zeros(WORD, np.uint8)])
     # A stride of one byte: words[i] are the eight bytes from position i on.
     words = np.ndarray(len(data) + 1, "<u8", padded, strides=(1,))
-    out = _mix(sizes.astype(np.uint64))
-    rows = np.arange(len(sizes))
+    rows = np.flatnonzero(~is_long)
     at = 0
     while len(rows := rows[sizes[rows] > at]):
-        remaining = np.minimum(sizes[rows] - at, 8).astype(np.uint64)
-        word = words[begins[rows] + at] & (np.uint64(~np.uint64(0)) >> (64 - 8 * remaining))
+        remaining = np.minimum(sizes[rows] - at, WORD).astype(np.uint64)
+        word = words[starts[rows] + at] & (np.uint64(~np.uint64(0)) >> (64 - 8 * remaining))
         out[rows] = _mix(out[rows] ^ word)
-        at += 8
+        at += WORD
     return out
 
 
