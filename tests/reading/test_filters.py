@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import operator
+import os
 import random
 import shutil
 import struct
@@ -430,6 +431,22 @@ def test_a_file_by_its_name(tmp_path):
         ) == (0, 0)
     with pytest.raises(FrameError, match="NOT_A_FRAME.*a.log"):
         list(iter_tables(str(path), format="kafka.records", filters=[("_file", "in", [str(path)])]))
+
+
+def test_a_file_whose_name_is_no_text(tmp_path):
+    """The condition has the name as the system gives it, or as an export has it."""
+    path = os.fsdecode(os.fsencode(tmp_path) + b"/caf\xe9.log")
+    Path(path).write_bytes(kafka.encode_batch([b"a"]))
+    as_exported = path.replace("\udce9", "\\udce9")
+    for name in (path, as_exported):
+        asked = [("_file", "==", name)]
+        assert sum(map(len, iter_tables(path, format="kafka.records", filters=asked))) == 1
+        quoted = name.replace("\\", "\\\\")
+        table = wirescan.scan(path, "kafka.records")
+        assert len(wirescan.where(table, f'_file == "{quoted}"', file=path)) == 1
+        assert len(wirescan.where(table, f'_file contains "{quoted[-12:]}"', file=path)) == 1
+    (batch,) = iter_batches(path, format="kafka.records", columns=["_file"])
+    assert batch["_file"].to_pylist() == [as_exported]
 
 
 # ---- values

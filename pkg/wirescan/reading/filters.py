@@ -33,7 +33,13 @@ from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
 
-from wirescan.frames.columns import PATH_KINDS, UNITS, ColumnDescription, ColumnKind
+from wirescan.frames.columns import (
+    PATH_KINDS,
+    UNITS,
+    ColumnDescription,
+    ColumnKind,
+    show_path,
+)
 from wirescan.frames.fault_names import FAULT_NAMES, FaultMeaning, list_names
 from wirescan.frames.format import Format
 from wirescan.frames.limits import Limits
@@ -535,7 +541,7 @@ def _convert_value(name: str, column: ColumnDescription, value: Any) -> Any:
             return bytes(value)
     elif kind == "text":
         if isinstance(value, str):
-            return value
+            return show_path(value) if column.kind is ColumnKind.PATH else value
     elif unit and isinstance(value, datetime):
         return _convert_time(value, UNITS[unit])
     elif duration and isinstance(value, timedelta):
