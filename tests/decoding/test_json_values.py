@@ -42,6 +42,13 @@ def test_hostile_documents_are_null_with_a_reason(name):
     assert 0 < len(reasons[1].as_py()) <= 200
 
 
+def test_ignored_names_may_occur_twice():
+    documents = [b'{"x":1,"x":2,"a":3}', b'{"a":3,"x":{"y":1,"y":2}}', b'{"a":3,"b":{"z":1,"z":1}}']
+    values, reasons = JsonDecoder(SCHEMA).decode(pa.array(documents, pa.binary()))
+    assert values.field("a").to_pylist() == [3, 3, 3]
+    assert reasons.to_pylist() == [None] * 3
+
+
 def test_types_are_inferred_from_a_sample():
     documents = [
         {"id": 1, "name": "a", "tags": ["x"], "at": {"x": 0.5}},

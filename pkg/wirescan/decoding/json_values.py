@@ -28,8 +28,8 @@ class JsonDecoder(Decoder):
     objects' own text.
 
     A payload is refused if it is not one JSON object in UTF-8, if a value does not fit its type, if
-    an object has a name twice, if it is nested more than 50 levels deep, or if it has more than
-    8,192 members.
+    an object has the name of a column twice, if it is nested more than 50 levels deep, or if it has
+    more than 8,192 members. Names that are ignored may occur twice.
 
     schema: the members and their types.
     has_header: payloads begin with Confluent's header, as those of serializers for JSON Schema.
