@@ -80,6 +80,7 @@ NEGATED = {
     "is_not_null": "is_null",
 }
 DEEPEST_CONDITION = 100  # levels of All, AnyOf and Not
+LONGEST_VALUE = 200  # characters of a value in a message
 RANGE_OPS = ("==", "<", "<=", ">", ">=")  # those that bound a column
 EPOCH = datetime(1970, 1, 1, tzinfo=timezone.utc)
 # What the values of a column are compared with. All other kinds are numbers.
@@ -517,12 +518,11 @@ def _filter_fault_numbers(filter: Filter, declared: Mapping[int, FaultMeaning]) 
 def _describe_column(format: Format, name: str) -> ColumnDescription:
     """Return what a column is. Raises ValueError for a column that cannot be filtered by."""
     column = format.describe_column(name) if isinstance(name, str) else None
-    if column is None or column.kind is ColumnKind.PAIRS:
-        problem = "is not there" if column is None else "is a list, and no single value"
-        raise ValueError(
-            f"column {name!r} of {format.name} {problem}"
-            + hint_at_names(name, format.export_columns, "it has")
-        )
+    if column is None:
+        hint = hint_at_names(name, format.export_columns, "it has")
+        raise ValueError(f"column {name!r} of {format.name} is not there{hint}")
+    if column.kind is ColumnKind.PAIRS:
+        raise ValueError(f"column {name!r} of {format.name} is a list, and no single value")
     if column.declared.local:
         raise ValueError(
             f"column {name!r} of {format.name} counts within a table, and cannot be filtered by"
@@ -557,7 +557,10 @@ def _convert_value(name: str, column: ColumnDescription, value: Any) -> Any:
     if unit or duration:
         expected = "numbers or times" if unit else "numbers or durations"
     hint = " (null is asked for by is_null)" if value is None else ""
-    raise TypeError(f"column {name!r} holds {expected}, and cannot be {value!r}{hint}")
+    shown = repr(value)
+    if len(shown) > LONGEST_VALUE:
+        shown = f"{shown[:LONGEST_VALUE]}…"
+    raise TypeError(f"column {name!r} holds {expected}, and cannot be {shown}{hint}")
 
 
 def _convert_time(time: datetime, unit: int) -> int | Fraction:
