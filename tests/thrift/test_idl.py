@@ -3,6 +3,7 @@
 import os
 import subprocess
 import sys
+import time
 from contextlib import suppress
 from dataclasses import replace
 
@@ -21,8 +22,9 @@ from tests.strategies.thrift import (
     make_message,
     make_struct,
 )
+from tests.support.slowness import SLOWNESS
 from wirescan import FrameError, thrift
-from wirescan.thrift.idl import add_names
+from wirescan.thrift.idl import add_names, load_module
 
 CALL, REPLY, EXCEPTION, ONEWAY = thrift.MessageType
 SHARED = """
@@ -337,6 +339,71 @@ def test_elements_of_a_struct_that_is_declared_later(tmp_path):
     assert names == ["ps", "", "", "more", "", ""]
 
 
+@pytest.mark.parametrize(
+    "text, name",
+    [
+        ('const string x = "ab"\nservice S { void put(1: list<x> a) }', "a"),
+        ("service x {}\nservice S { void put(1: list<x> a) }", "a"),
+        ("struct P {}\nconst P x = {}\nservice S { void put(1: x a) }", ""),
+        ("service S { void put(1: __name__ a, 2: list<__dict__> b) }", ""),
+    ],
+    ids=("a text", "a service", "a struct", "a name of Python"),
+)
+def test_names_that_are_for_no_type(tmp_path, text, name):
+    """thriftpy2 does not check what the name of a type is for."""
+    path = tmp_path / "s.thrift"
+    path.write_text(text)
+    elements = [(1, LIST, (I32, [5]))]
+    assert read_names(path, "put", CALL, elements) == [name, ""]
+    raw = make_message(b"put", int(CALL), 1, make_struct(elements, 0))
+    assert thrift.call_text(scan_messages(raw), idl=path) == [f"put({name or 1}: [5])"]
+
+
+def test_a_field_number_that_cannot_be_written_names_no_field(tmp_path):
+    path = tmp_path / "s.thrift"
+    path.write_text("service S { void put(65537: i32 a, -65535: i32 b, 32768: i32 c, 2: i32 d) }")
+    fields = [(1, I32, 5), (-32768, I32, 5), (2, I32, 5)]
+    assert read_names(path, "put", CALL, fields) == ["", "", "d"]
+
+
+def test_many_services_take_linear_time(tmp_path):
+    path = tmp_path / "s.thrift"
+    count = 1000
+    path.write_text("".join(f"service S{i} {{ void put{i}(1: i32 a{i}) }}" for i in range(count)))
+    module = load_module(path)
+    start = time.process_time()
+    assert read_names(module, "S7:put7", CALL, [(1, I32, 5)]) == ["a7"]
+    assert read_names(module, "S8:put7", CALL, [(1, I32, 5)]) == [""]
+    assert read_names(module, "put999", CALL, [(1, I32, 5)]) == ["a999"]
+    assert time.process_time() - start < 1 * SLOWNESS
+
+
+def test_typedefs_that_use_others_several_times_take_linear_time(tmp_path):
+    """Written out, the last type has 2**60 parts. Two such types are compared."""
+    path = tmp_path / "s.thrift"
+    text = ""
+    for name in "AB":
+        text += f"typedef list<i32> {name}0\n"
+        text += "".join(f"typedef map<{name}{i}, {name}{i}> {name}{i + 1}\n" for i in range(60))
+        text += f"service {name} {{ void put(1: {name}60 a) }}\n"
+    path.write_text(text)
+    start = time.process_time()
+    assert read_names(path, "put", CALL, [(1, MAP, (I32, I32, []))]) == ["a"]
+    raw = make_message(b"put", int(CALL), 1, make_struct([(1, MAP, (I32, I32, []))], 0))
+    assert thrift.call_text(scan_messages(raw), idl=path) == ["put(a: map{})"]
+    assert time.process_time() - start < 5 * SLOWNESS
+
+
+def test_containers_that_are_nested_deeply(tmp_path):
+    path = tmp_path / "s.thrift"
+    deep = "list<" * 5000 + "i32" + ">" * 5000
+    path.write_text(f"service S {{ void put(1: {deep} a) }} service T {{ void put(1: {deep} a) }}")
+    elements = [(1, LIST, (I32, [5]))]
+    assert read_names(path, "put", CALL, elements) == ["a", ""]
+    raw = make_message(b"put", int(CALL), 1, make_struct(elements, 0))
+    assert thrift.call_text(scan_messages(raw), idl=path) == ["put(a: [5])"]
+
+
 def test_an_idl_without_services(tmp_path):
     (tmp_path / "s.thrift").write_text("struct Point { 1: i32 x }")
     assert read_names(tmp_path / "s.thrift", "put", CALL, [(1, I32, 1)]) == [""]
@@ -357,6 +424,7 @@ def test_an_idl_without_services(tmp_path):
         "struct P { 1: i32 x, 1: i32 y }",
         'include "s.thrift"',
         "service S extends Nowhere {}",
+        'const string x = "a"\nstruct P { 1: x a }',
     ],
     ids=lambda text: repr(text[:40]),
 )
@@ -366,6 +434,13 @@ def test_an_invalid_idl_is_refused(tmp_path, text):
     with pytest.raises(ValueError, match="s.thrift cannot be parsed") as raised:
         thrift.fields(scan_messages(), idl=path)
     assert type(raised.value) is ValueError
+
+
+def test_a_failure_of_thriftpy2_names_the_line(tmp_path):
+    path = tmp_path / "s.thrift"
+    path.write_text('const string x = "a"\nstruct P {\n1: x a }')
+    with pytest.raises(ValueError, match="thriftpy2 fails up to line 3, .*IndexError: "):
+        thrift.fields(scan_messages(), idl=path)
 
 
 def test_files_that_cannot_be_read(tmp_path):

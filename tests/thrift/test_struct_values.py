@@ -345,6 +345,10 @@ def test_no_payloads_and_pickles(idl):
         "struct Other { 1: i32 a }",
         "service Node { void run() }",
         "struct Node {",
+        "const list<i32> x = [8, 9]\nstruct Node { 1: x a }",
+        "service x {}\nstruct Node { 1: list<x> a }",
+        "struct Node { 65537: i32 a }",
+        "struct Node { 99999999999: i32 a }",
         "struct Node { 1: " + "list<" * 70 + "i32" + ">" * 70 + " a }",
     ],
 )
@@ -352,6 +356,13 @@ def test_structs_that_have_no_column(text, tmp_path):
     path = write_idl(tmp_path / "node.thrift", text)
     with pytest.raises(ValueError, match="node.thrift"):
         parse_decoder(f"thrift:{path},struct=Node")
+
+
+def test_numbers_of_an_enum_that_cannot_be_written_are_no_names(tmp_path):
+    text = "enum E { A = 4294967301, B = -1 }\nstruct S { 1: E a }"
+    decoder = ThriftDecoder(write_idl(tmp_path / "s.thrift", text), "S")
+    payloads = [binary_field(8, 1, struct.pack(">i", number)) + b"\0" for number in (5, -1)]
+    assert decode(decoder, payloads) == ([{"a": "5"}, {"a": "B"}], [None, None])
 
 
 def test_structs_that_grow_without_bound_are_refused(tmp_path):

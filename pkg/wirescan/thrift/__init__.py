@@ -39,6 +39,7 @@ IDL and payloads:
 
     idl.py                the names of fields
     idl_calls.py          the structs of methods
+    idl_types.py          what is in structs and containers, and numbers for them
     idl_parser.py         parses an IDL with thriftpy2
     struct_values.py      ThriftDecoder: payloads that are bare structs, as columns
     struct_schema.py      structs of an IDL as Arrow types, and as programs

@@ -20,11 +20,11 @@ from wirescan.core.gather import Places
 from wirescan.frames.table import FrameTable
 from wirescan.thrift.constants import MessageType, Role, Type
 from wirescan.thrift.idl_parser import make_parse_error, parse_idl
+from wirescan.thrift.idl_types import TypeNumbers, iter_members
 from wirescan.thrift.scan import FIELD
 
 __all__ = ["IdlFile", "add_names", "load_module", "make_named_dtype"]
 
-BINARY = 18  # thriftpy2's number for byte strings; on the wire they are STRING
 NOWHERE = (1 << 63) - 1  # greater than every key
 NAME_ALIGNMENT = 8  # bytes; the width of the column `name` is a multiple, so that rows stay aligned
 ARGUMENTS, RESULT = 0, 1  # indexes in the last axis of `_Names.structs`
@@ -56,7 +56,9 @@ class _Names:
     inside: i8, for each key: the number of the struct or container that the value is, or 0.
     names: dtype S, for each key: the name; b"" for NOWHERE and for values that are not fields.
     services, methods: their names, sorted.
-    structs: i8, indexed by [service + 1, or 0 for any service; method; ARGUMENTS or RESULT].
+    method_keys: i8, ascending: (service + 1, or 0 for any service) * len(methods) + method, for the
+        methods of each service; and NOWHERE.
+    structs: i8, indexed by [place in method_keys; ARGUMENTS or RESULT]; 0 for an unknown struct.
     exception: the number of the struct that an EXCEPTION carries.
     """
 
@@ -65,17 +67,9 @@ class _Names:
     names: np.ndarray
     services: list[bytes]
     methods: list[bytes]
+    method_keys: np.ndarray
     structs: np.ndarray
     exception: int
-
-
-class _Member(NamedTuple):
-    """A value in a struct or container. type: see `_parse_type`."""
-
-    role: Role
-    id: int
-    name: str
-    type: tuple[int, Any]
 
 
 def add_names(fields: FrameTable, idl: Any) -> FrameTable:
@@ -188,7 +182,10 @@ def _find_message_structs(names: _Names, messages: FrameTable) -> np.ndarray:
     structs = np.zeros(len(messages), np.int64)
     at = np.flatnonzero(methods >= 0)
     sides = np.where(kinds[at] == MessageType.REPLY, RESULT, ARGUMENTS)
-    structs[at] = names.structs[services[at] + 1, methods[at], sides]
+    keys = (services[at] + 1) * len(names.methods) + methods[at]
+    places = np.searchsorted(names.method_keys, keys)
+    places[names.method_keys[places] != keys] = -1
+    structs[at] = names.structs[places, sides]
     structs[kinds == MessageType.EXCEPTION] = names.exception
     return structs
 
@@ -265,67 +262,73 @@ def _parse_file(path: str, include: tuple[str, ...], *_: int) -> ModuleType:
 
 @lru_cache(maxsize=16)
 def _read_module(module: ModuleType) -> _Names:
-    numbers: dict[tuple[int, Any], int] = {}
+    numbers = TypeNumbers()
     named: dict[str, Any] = {}
     for service in list_services(module):
         named.setdefault(service.__name__, service)
     services = sorted(named)
     methods = sorted({method for service in named.values() for method in service.thrift_services})
     structs = _number_methods(numbers, [named[name] for name in services], methods)
-    exception = _number(numbers, Type.STRUCT, _Exception)
+    exception = numbers.find_number(Type.STRUCT, _Exception)
     entries = _list_members(numbers)
     entries[NOWHERE] = 0, b""
     keys = np.array(sorted(entries), np.int64)
     inside, names = zip(*(entries[key] for key in keys.tolist()))
     longest = max(map(len, names))
     width = NAME_ALIGNMENT * -(-longest // NAME_ALIGNMENT) or NAME_ALIGNMENT
+    method_keys = sorted(structs)
     return _Names(
         keys,
         np.array(inside, np.int64),
         np.array(names, f"S{width}"),
         [name.encode() for name in services],
         [method.encode() for method in methods],
-        structs,
+        np.array(method_keys, np.int64),
+        np.array([structs[key] for key in method_keys], np.int64),
         exception,
     )
 
 
 def _number_methods(
-    numbers: dict[tuple[int, Any], int], services: list[Any], methods: list[str]
-) -> np.ndarray:
-    """Return `_Names.structs`. Adds the structs of all methods to `numbers`."""
-    out = np.zeros((len(services) + 1, len(methods), 2), np.int64)
-    sides = ((ARGUMENTS, "_args"), (RESULT, "_result"))
-    for (column, method), (side, suffix) in itertools.product(enumerate(methods), sides):
-        structs = [getattr(service, method + suffix, None) for service in services]
-        for row, struct in enumerate(structs, 1):
-            if struct:
-                out[row, column, side] = _number(numbers, Type.STRUCT, struct)
+    numbers: TypeNumbers, services: list[Any], methods: list[str]
+) -> dict[int, tuple[int, int]]:
+    """Return the numbers of the arguments and the result of each method, by `_Names.method_keys`.
+
+    Adds them to `numbers`.
+    """
+    columns = {method: column for column, method in enumerate(methods)}
+    structs: dict[int, tuple[int, int]] = {NOWHERE: (0, 0)}
+    declared: dict[str, list[tuple[Any, Any]]] = {method: [] for method in methods}
+    for row, service in enumerate(services, 1):
+        for method in dict.fromkeys(service.thrift_services):
+            pair = getattr(service, method + "_args"), getattr(service, method + "_result")
+            declared[method].append(pair)
+            structs[row * len(methods) + columns[method]] = _number_pair(numbers, pair)
+    for method, pairs in declared.items():
         # Services that inherit a method share its class. Separate declarations are compared.
-        shapes = [
-            {member.id: (member.name, member.type) for member in iter_members(Type.STRUCT, struct)}
-            for struct in structs
-            if struct
-        ]
-        if all(shape == shapes[0] for shape in shapes):
-            out[0, column, side] = out[1:, column, side].max()
-    return out
+        arguments, results = _number_pair(numbers, pairs[0])
+        structs[columns[method]] = (
+            arguments if numbers.are_equal(pair[0] for pair in pairs) else 0,
+            results if numbers.are_equal(pair[1] for pair in pairs) else 0,
+        )
+    return structs
 
 
-def _list_members(numbers: dict[tuple[int, Any], int]) -> dict[int, tuple[int, bytes]]:
+def _number_pair(numbers: TypeNumbers, pair: tuple[Any, Any]) -> tuple[int, int]:
+    arguments, result = (numbers.find_number(Type.STRUCT, struct) for struct in pair)
+    return arguments, result
+
+
+def _list_members(numbers: TypeNumbers) -> dict[int, tuple[int, bytes]]:
     """Return {key: (number of the struct or container inside, name)} for all values.
 
     Adds nested structs and containers to `numbers`.
     """
     entries: dict[int, tuple[int, bytes]] = {}
-    pending = list(numbers.items())
-    for (kind, spec), number in pending:  # grows meanwhile
+    for number, (kind, spec) in enumerate(numbers.types, 1):  # grows meanwhile
         for member in iter_members(kind, spec):
             key = int(_make_key(number, member.role, member.type[0], member.id))
-            inside = _number(numbers, *member.type)
-            if inside > len(pending):
-                pending.append((member.type, inside))
-            entries[key] = inside, member.name.encode()
+            entries[key] = numbers.find_number(*member.type), member.name.encode()
     return entries
 
 
@@ -336,35 +339,3 @@ def list_services(module: ModuleType) -> Iterator[Any]:
         meta = getattr(member, "__thrift_meta__", {})
         yield from meta.get("services", ())
         modules += [included for included in meta.get("includes", ()) if included not in modules]
-
-
-def _number(numbers: dict[tuple[int, Any], int], kind: int, spec: Any) -> int:
-    """Return the number of a struct or container, a new one if needed; 0 for another type."""
-    if not Type.STRUCT <= kind <= Type.LIST:
-        return 0
-    return numbers.setdefault((kind, spec), len(numbers) + 1)
-
-
-def iter_members(kind: int, spec: Any) -> Iterator[_Member]:
-    """Yield the members of a struct or container."""
-    if kind == Type.STRUCT:
-        for id, (type, name, *rest) in spec.thrift_spec.items():
-            form = (type, rest[0]) if len(rest) > 1 else type
-            yield _Member(Role.FIELD, id, name, _parse_type(form))
-    elif kind == Type.MAP:
-        yield _Member(Role.KEY, 0, "", _parse_type(spec[0]))
-        yield _Member(Role.VALUE, 0, "", _parse_type(spec[1]))
-    else:
-        yield _Member(Role.ELEMENT, 0, "", _parse_type(spec))
-
-
-def _parse_type(form: Any) -> tuple[int, Any]:
-    """Return (type, specification) of a type in thriftpy2's form: a number, or that pair."""
-    type, spec = (form, None) if isinstance(form, int) else form
-    if type == BINARY:
-        return Type.STRING, None
-    if type < 0:
-        # thriftpy2 leaves a negative number where it did not find the type that a name is for. No
-        # value on the wire has type 0.
-        return 0, None
-    return type, spec

@@ -10,16 +10,15 @@ from types import ModuleType
 from typing import Any, NamedTuple
 
 from wirescan.thrift.constants import Type
-from wirescan.thrift.idl import BINARY, iter_members, list_services, load_module
-
-MOST_METHODS = 1 << 16  # whose structs are kept
+from wirescan.thrift.idl import list_services, load_module
+from wirescan.thrift.idl_types import BINARY, TypeNumbers, iter_fields, read_form
 
 
 class IdlType(NamedTuple):
     """The type of a value in an IDL.
 
     Attributes:
-        kind: its type on the wire; 0 if thriftpy2 has left it open.
+        kind: its type on the wire; 0 if thriftpy2 has left it open, or if it is no type.
         spec: of a struct its class, of an enum its class, of a container the types inside it, in
             thriftpy2's form; else None.
         is_binary: a byte string that is no text.
@@ -38,7 +37,7 @@ class IdlType(NamedTuple):
     def items(self) -> tuple[IdlType, ...]:
         """The types of elements, or of keys and values."""
         forms = self.spec if self.kind == Type.MAP else (self.spec,)
-        return tuple(map(_read_type, forms))
+        return tuple(_make_type(*read_form(form)) for form in forms)
 
 
 class IdlField(NamedTuple):
@@ -62,9 +61,17 @@ class CallTypes:
     """
 
     def __init__(self, module: ModuleType):
-        self._services: dict[bytes, Any] = {}
+        self._services: set[bytes] = set()
+        # The services that have a method, for each (service, method), and for (None, method).
+        self._declared: dict[tuple[bytes | None, bytes], list[Any]] = {}
         for service in list_services(module):
-            self._services.setdefault(service.__name__.encode(), service)
+            name = service.__name__.encode()
+            if name in self._services:
+                continue
+            self._services.add(name)
+            for method in dict.fromkeys(service.thrift_services):
+                for key in ((name, method.encode()), (None, method.encode())):
+                    self._declared.setdefault(key, []).append(service)
         self._methods: dict[tuple[bytes | None, bytes], MethodStructs] = {}
         self._fields: dict[Any, dict[int, IdlField]] = {}
 
@@ -76,17 +83,15 @@ class CallTypes:
             them disagree.
         """
         key = (service if service in self._services else None, method)
+        services = self._declared.get(key)
+        if services is None:
+            return MethodStructs()
         found = self._methods.get(key)
         if found is None:
-            service_name, name = key[0], method.decode(errors="replace")
-            services = (
-                self._services.values() if service_name is None else [self._services[service_name]]
-            )
-            found = MethodStructs(
+            name = method.decode()
+            found = self._methods[key] = MethodStructs(
                 _find_struct(services, name + "_args"), _find_struct(services, name + "_result")
             )
-            if len(self._methods) < MOST_METHODS:  # names of hostile messages are no end of them
-                self._methods[key] = found
         return found
 
     def get_fields(self, struct: Any) -> dict[int, IdlField]:
@@ -94,8 +99,8 @@ class CallTypes:
         fields = self._fields.get(struct)
         if fields is None:
             fields = self._fields[struct] = {
-                id: IdlField(name, _read_type((type, rest[0]) if len(rest) > 1 else type))
-                for id, (type, name, *rest) in struct.thrift_spec.items()
+                field.id: IdlField(field.name, _make_type(*field.type))
+                for field in iter_fields(struct)
             }
         return fields
 
@@ -110,22 +115,12 @@ def _make_calls(module: ModuleType) -> CallTypes:
     return CallTypes(module)
 
 
-def _find_struct(services: Any, name: str) -> IdlType | None:
-    """Return the struct of a method in some services; None if none has it, or they disagree."""
-    structs = [struct for service in services if (struct := getattr(service, name, None))]
+def _find_struct(services: list[Any], name: str) -> IdlType | None:
+    """Return the struct of a method that some services have; None if they disagree."""
     # Services that inherit a method share its class. Separate declarations are compared.
-    shapes = [
-        {member.id: (member.name, member.type) for member in iter_members(Type.STRUCT, struct)}
-        for struct in structs
-    ]
-    if not structs or any(shape != shapes[0] for shape in shapes):
-        return None
-    return IdlType(Type.STRUCT, structs[0])
+    structs = [getattr(service, name) for service in services]
+    return IdlType(Type.STRUCT, structs[0]) if TypeNumbers().are_equal(structs) else None
 
 
-def _read_type(form: Any) -> IdlType:
-    """Return a type in thriftpy2's form: a number, or a pair of a number and a specification."""
-    kind, spec = (form, None) if isinstance(form, int) else form
-    if kind == BINARY:
-        return IdlType(Type.STRING, is_binary=True)
-    return IdlType(kind, spec) if kind >= 0 else IdlType(0)
+def _make_type(kind: int, spec: Any) -> IdlType:
+    return IdlType(Type.STRING, is_binary=True) if kind == BINARY else IdlType(kind, spec)

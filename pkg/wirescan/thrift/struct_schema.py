@@ -20,7 +20,8 @@ from typing import Any
 from wirescan.decoding.column_tree import DEEPEST, MOST_NODES, ColumnTree
 from wirescan.frames.optional_packages import name_package
 from wirescan.thrift.constants import Type
-from wirescan.thrift.idl import BINARY, load_module
+from wirescan.thrift.idl import load_module
+from wirescan.thrift.idl_types import BINARY, FIELD_IDS, iter_fields, read_form
 from wirescan.thrift.struct_reader import Form, StructProgram
 
 with name_package("pyarrow", __name__, "'wirescan[arrow]'"):
@@ -34,6 +35,7 @@ NUMBERS = {
     Type.I64: pa.int64(),
     Type.DOUBLE: pa.float64(),
 }
+I32 = range(-(1 << 31), 1 << 31)  # the numbers of an enum on the wire
 
 
 @dataclass(frozen=True)
@@ -107,7 +109,9 @@ class _TypeReader:
         if kind in (Type.STRING, BINARY):
             return ThriftType(Type.STRING, Form.TEXT if kind == Type.STRING else Form.PLAIN)
         if kind == Type.I32 and spec is not None:
-            symbols = tuple(sorted(spec._VALUES_TO_NAMES.items()))
+            names = spec._VALUES_TO_NAMES
+            # Other numbers cannot be written.
+            symbols = tuple((number, names[number]) for number in sorted(names) if number in I32)
             return ThriftType(Type.I32, Form.SYMBOL, symbols)
         if kind in NUMBERS:
             return ThriftType(Type(kind))
@@ -118,25 +122,24 @@ class _TypeReader:
             return self._read_struct(spec, inner, path)
         if kind in (Type.LIST, Type.SET, Type.MAP):
             forms = spec if kind == Type.MAP else (spec,)
-            items = tuple(self.read(*_split_form(form), inner, path) for form in forms)
+            items = tuple(self.read(*read_form(form), inner, path) for form in forms)
             return ThriftType(Type(kind), items=items)
         raise ValueError(
-            f"{path}: its type has no column, or is declared only after it is used; declare it "
-            "before"
+            f"{path}: its type has no column, or is no type, or is declared only after it is used; "
+            "declare it before"
         )
 
     def _read_struct(self, struct: Any, inner: tuple[Any, ...], path: str) -> ThriftType:
         fields = []
-        for id, (kind, name, *rest) in struct.thrift_spec.items():
-            spec = rest[0] if len(rest) > 1 else None
-            type = self.read(kind, spec, inner, f"{path}.{name}")
-            fields.append(ThriftField(id, name, type, bool(rest[-1])))
+        for field in iter_fields(struct):
+            if field.id not in FIELD_IDS:
+                raise ValueError(
+                    f"{path}.{field.name}: its number {field.id} does not fit 16 bits, so it "
+                    "cannot be written"
+                )
+            type = self.read(*field.type, inner, f"{path}.{field.name}")
+            fields.append(ThriftField(field.id, field.name, type, field.is_required))
         return ThriftType(Type.STRUCT, fields=tuple(fields))
-
-
-def _split_form(form: Any) -> tuple[int, Any]:
-    """Return (kind, specification) of a type in thriftpy2's form: a number, or that pair."""
-    return (form, None) if isinstance(form, int) else form
 
 
 # ---------------------------------------------------------------------------------- columns
