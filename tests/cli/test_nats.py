@@ -230,6 +230,17 @@ def test_convert_of_damage_follows_the_mode(damaged, tmp_path):
     assert marked["value"].to_pylist() == [b"v", None, b"plain", b""]
 
 
+@pytest.mark.parametrize("format", ["acks", "internal", "messages"])
+def test_bytes_that_are_no_message_of_nats_are_damage_of_every_kind(tmp_path, format):
+    """What was in them is not known. Acks may be lost, so the exit code is not 0."""
+    path = tmp_path / "one.nats"
+    ack = make_envelope(Kind.ACK, b"\x1a\x01s")
+    path.write_bytes(b"PUB a %d\r\n%s\r\n" % (len(ack), ack) + b"noise\r\n" * 9)
+    result = run("scan", path, "--format", f"liftbridge.{format}", "--json")
+    assert result.exit_code == 1
+    assert parse_lines(result)[-1]["fault"] == "NOT_A_FRAME"
+
+
 def test_scan_reports_tails_and_garbage(tmp_path, capture_file):
     path = tmp_path / "cut.nats"
     path.write_bytes(capture_file.read_bytes() + b"MSG a 1 9\r\n1234")

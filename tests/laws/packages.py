@@ -695,7 +695,11 @@ def locate_payload(message):
 
 
 def make_body_locator(*kinds):
-    return lambda row: (row["body"], row["size"], row["fault"]) if row["kind"] in kinds else None
+    def locate_body(row):
+        is_selected = row["kind"] in kinds or liftbridge_reference.is_of_any_kind(row)
+        return (row["body"], row["size"], row["fault"]) if is_selected else None
+
+    return locate_body
 
 
 def make_payload_package(payloads, written, columns, *inside):

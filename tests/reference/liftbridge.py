@@ -239,14 +239,21 @@ ACK_FIELDS = {
 }
 
 
+def is_of_any_kind(envelope):
+    """Return whether bad bytes are no envelope that says its kind."""
+    return envelope["fault"] and envelope["kind"] == PLAIN
+
+
 def read_bodies(data, envelopes, columns, read_body, kinds):
     """Return a row for the body of each envelope of these kinds. A bad envelope's row is bad.
+
+    So is that of bad bytes without an envelope that says its kind: they may have been of any kind.
 
     read_body: fills a row from a Window.
     """
     rows = []
     for parent, outer in enumerate(envelopes):
-        if outer["kind"] not in kinds:
+        if outer["kind"] not in kinds and not is_of_any_kind(outer):
             continue
         start = outer["start"] + outer["body"]
         end = outer["start"] + outer["size"]
@@ -472,7 +479,7 @@ def read_response_entries(data, rows, check=True):
     """
     entries = []
     for parent, outer in enumerate(rows):
-        if outer["kind"] != RESPONSE:
+        if outer["kind"] != RESPONSE and not is_of_any_kind(outer):
             continue
         at = outer["start"] + outer["body"]
         end = outer["start"] + outer["size"]

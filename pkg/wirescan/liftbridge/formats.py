@@ -150,7 +150,9 @@ def messages(
     latter, and treats the payload as a plain one. The last value of a repeated field counts.
 
     Faults: TRUNCATED, BAD_VARINT, BAD_FIELD (an impossible tag), NESTED (groups more than 100
-    deep), and those of the envelope. Raises the same errors as `scan`.
+    deep), and those of the envelope. A bad message of NATS, or an envelope that ends before it says
+    its kind, is a bad row in `messages`, `acks`, `internal` and `entries`: it may have held any of
+    them. Raises the same errors as `scan`.
 
     Format: liftbridge-api, api.proto, Message.
     """
@@ -311,6 +313,7 @@ def _open_replicated_records(
     require_rows(envelopes, ENVELOPE, "entries are in a table of liftbridge.envelopes")
     rows = envelopes.rows
     is_response = rows["kind"] == Kind.REPLICATION_RESPONSE
+    is_response |= envelopes.bad & (rows["kind"] == Kind.PLAIN)  # they may have held one
     is_short = ~envelopes.bad & (rows["size"] < rows["body"].astype(np.int64) + RESPONSE_HEADER)
     header_sizes = np.where(is_short | envelopes.bad, 0, RESPONSE_HEADER).astype(np.uint32)
     record_sets = spans(rows, rows["body"] + header_sizes)

@@ -239,9 +239,11 @@ def scan_values(buffers, spans, *, check, bare, limits):
     return rows_to_array(block, ENVELOPE, None, fault), rows.bad, int(fault)
 
 
-cdef inline bint is_selected_kind(bint message, uint8_t kind, int first, int last) noexcept nogil:
-    # Messages may also have no envelope: the kinds LIFT and PLAIN.
-    return first <= kind <= last or (message and kind >= LIFT)
+cdef inline bint is_selected(bint message, const Head* outer, int first, int last) noexcept nogil:
+    # Messages may also have no envelope: the kinds LIFT and PLAIN. Of bad bytes without an envelope
+    # that says its kind, nobody knows what they held.
+    return (first <= outer.kind <= last or (message and outer.kind >= LIFT)
+            or (outer.fault != OK and outer.kind == PLAIN))
 
 
 cdef inline Fault read_payload(const uint8_t* p, uint32_t size, char* row, uint8_t kind,
@@ -283,7 +285,7 @@ cdef inline size_t read_payloads(const char* view, Py_ssize_t n, const uint64_t[
     cdef Py_ssize_t i
     for i in range(n):
         outer = <const Head*>(view + i * sizeof(Envelope))
-        if not is_selected_kind(message, outer.kind, first, last):
+        if not is_selected(message, outer, first, last):
             continue
         if rows.count == rows.capacity:
             return i
@@ -340,8 +342,8 @@ def open_payloads(envelopes, buffers, dtype, first, last, limits):
         readable = addresses(buffers)
         with nogil:
             for i in range(n):
-                count += is_selected_kind(
-                    message, (<const Head*>&view[i * sizeof(Envelope)]).kind, lowest, highest)
+                count += is_selected(
+                    message, <const Head*>&view[i * sizeof(Envelope)], lowest, highest)
     block = allocate_rows(dtype, count, limits, None, count_bytes(buffers))
     rows = &block.rows
     if n:
