@@ -24,6 +24,24 @@ def test_the_bytes_of_a_pcap_file():
     )
 
 
+@pytest.mark.parametrize("encode", [encode_pcap, encode_pcapng])
+@pytest.mark.parametrize(
+    "packet, message",
+    [
+        ((1.5e9, b""), "packet 1: time must be an integer, not 1500000000.0"),
+        ((None, b""), "packet 1: time must be an integer"),
+        ((0, b"", 4.0), "packet 1: length must be an integer, not 4.0"),
+        ((0, b"", None, None), "packet 1: interface must be an integer"),
+        ((0, None), "packet 1: data must be bytes or str"),
+        ((0,), "packet 1: expected a CapturedPacket"),
+        (7, "packet 1: expected a CapturedPacket"),
+    ],
+)
+def test_other_types_are_refused_with_the_number_of_the_packet(encode, packet, message):
+    with pytest.raises(TypeError, match=message):
+        encode([(0, b""), packet])
+
+
 def test_the_bytes_of_a_pcapng_file():
     raw = encode_pcapng(
         [CapturedPacket(1 << 33, "abcde", 9, comment="hi")],

@@ -26,6 +26,7 @@ TLS_KEY_LOG = 0x544C_534B  # a type of secrets
 COMMENT, RESOLUTION = 1, 9  # codes of options
 UNKNOWN_SIZE = 0xFFFF_FFFF_FFFF_FFFF  # of a section
 BILLION = 1_000_000_000
+ANY_INTEGER = (-1 << 127, 1 << 127)  # the format sets narrower bounds
 
 
 class CapturedPacket(NamedTuple):
@@ -140,7 +141,7 @@ def encode_pcapng(
         )
         fields += data + bytes(-len(data) % 4)
         if packet.comment is not None:
-            comment = to_bytes(packet.comment, "comment")
+            comment = to_bytes(packet.comment, f"packet {number}: comment")
             if len(comment) > 0xFFFF:
                 raise ValueError(f"packet {number}: the comment has more than 65,535 bytes")
             fields += _encode_options(order, [(COMMENT, comment)])
@@ -150,9 +151,21 @@ def encode_pcapng(
 
 def _check_packet(number: int, values: tuple) -> tuple[CapturedPacket, bytes, int]:
     """Return a packet, its bytes and its length on the wire."""
-    packet = CapturedPacket(*values)
-    data = to_bytes(packet.data, "data")
-    length = len(data) if packet.length is None else packet.length
+    name = f"packet {number}"
+    try:
+        packet = CapturedPacket(*values)
+    except TypeError:
+        raise TypeError(
+            f"{name}: expected a CapturedPacket, or a tuple of its first values, not {values!r:.80}"
+        ) from None
+    data = to_bytes(packet.data, f"{name}: data")
+    length = len(data)
+    if packet.length is not None:
+        length = check_integer(packet.length, f"{name}: length", ANY_INTEGER)
+    packet = packet._replace(
+        time=check_integer(packet.time, f"{name}: time", ANY_INTEGER),
+        interface=check_integer(packet.interface, f"{name}: interface", ANY_INTEGER),
+    )
     if packet.time < 0:
         raise ValueError(f"packet {number}: the time is before 1970")
     if len(data) > LARGEST or not len(data) <= length <= 0xFFFF_FFFF:
