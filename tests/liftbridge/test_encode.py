@@ -559,6 +559,10 @@ def test_bad_arguments_are_refused(call, words):
             lambda: encode_messages([b"x"], offset=[[1]]),
             "offset must be integers in an array of one dimension",
         ),
+        (
+            lambda: encode_messages([b"x"], offset=[[1], [2, 3]]),
+            "offset must be integers in an array of one dimension, not list of sequences",
+        ),
         (lambda: encode_messages([b"x"], offset="1"), "offset must be an integer"),
         (lambda: encode_messages([b"x"], offset=[True]), "offset must be integers"),
         (

@@ -211,7 +211,13 @@ def convert_numbers(column: Bounded, name: str) -> np.ndarray:
         chunks = [_convert_arrow_numbers(chunk, name) for chunk in list_chunks(values)]
         array = np.concatenate(chunks) if chunks else np.empty(0, np.int64)
     else:
-        array = np.asarray(0 if values is None else values)
+        try:
+            array = np.asarray(0 if values is None else values)
+        except ValueError:  # lists of unequal lengths
+            raise TypeError(
+                f"{name} must be integers in an array of one dimension, "
+                f"not {type(values).__name__} of sequences"
+            ) from None
         if array.ndim == 0 and array.dtype.kind != "M":
             number = check_integer(0 if values is None else values, name, column.bounds)
             return np.asarray(number if number < 1 << 63 else number - (1 << 64), np.int64)
