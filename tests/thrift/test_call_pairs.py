@@ -208,6 +208,11 @@ MASKED = np.ma.masked_array([1, 2], [True, False])
             TypeError,
             "call_times must be integers in one dimension",
         ),
+        (
+            {"call_times": [1, 2], "reply_times": np.array(["3020-01-01"] * 2, "M8[s]")},
+            ValueError,
+            "reply_times: a time of .* does not fit",
+        ),
         ({"call_times": ["a", "b"], "reply_times": [1, 2]}, TypeError, "integers"),
     ],
 )

@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 
+from wirescan.core.arguments import convert_times
 from wirescan.frames.table import FrameTable, require_rows
 from wirescan.thrift.constants import MessageType
 from wirescan.thrift.scan import MESSAGE
@@ -66,8 +67,8 @@ def pair(
 
     Raises:
         TypeError: another table, or an array that is not of integers.
-        ValueError: an array of another length, times of one side only, or different numbers of
-            buffers on both sides.
+        ValueError: an array of another length, times of one side only, a datetime64 that does not
+            fit 64 bits of nanoseconds, or different numbers of buffers on both sides.
     """
     for table in (calls, replies):
         require_rows(table, MESSAGE, "pair takes tables of thrift.messages")
@@ -98,8 +99,8 @@ def pair(
     if call_times is not None:
         _set_latencies(
             out,
-            to_integers(_to_nanoseconds(call_times), len(calls), "call_times"),
-            to_integers(_to_nanoseconds(reply_times), len(replies), "reply_times"),
+            to_integers(_to_nanoseconds(call_times, "call_times"), len(calls), "call_times"),
+            to_integers(_to_nanoseconds(reply_times, "reply_times"), len(replies), "reply_times"),
         )
     return out
 
@@ -153,10 +154,13 @@ def _number_scanned_buffers(table: FrameTable) -> tuple[int, np.ndarray]:
     return len(top.buffers), top["buffer"][rows].astype(np.int64)
 
 
-def _to_nanoseconds(times: Any) -> Any:
-    """Return datetime64 as int64 nanoseconds, and anything else as it is."""
+def _to_nanoseconds(times: Any, name: str) -> Any:
+    """Return datetime64 as int64 nanoseconds, and anything else as it is.
+
+    name: what messages call the array. Raises ValueError for a time that does not fit.
+    """
     array = np.asarray(times)
-    return array.astype("M8[ns]").view(np.int64) if array.dtype.kind == "M" else times
+    return convert_times(array, name, null=NAT) if array.dtype.kind == "M" else times
 
 
 def to_integers(values: Any, count: int, name: str) -> np.ndarray:
