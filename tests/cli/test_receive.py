@@ -742,6 +742,29 @@ def test_send_reads_lines_of_json(tmp_path, monkeypatch):
         assert "line 2 has more than 100 bytes" in result.stderr
 
 
+@pytest.mark.parametrize(
+    "line, is_sent",
+    [
+        (b'{"a":' + b"1" * 5000 + b"}", True),
+        (b'{"a":NaN}', False),
+        (b'{"a":[-Infinity]}', False),
+        (b'\xef\xbb\xbf{"a":1}', False),
+        ('{"a":1}'.encode("utf-16-le"), False),
+        (b'{"a":"\xff"}', False),
+        (b'{"a":"\xed\xa0\x80"}', False),
+    ],
+    ids=("a long number", "NaN", "infinity", "a BOM", "UTF-16", "no UTF-8", "a surrogate"),
+)
+def test_send_refuses_lines_that_receivers_refuse(tmp_path, line, is_sent):
+    """A receiver would close the connection, again after each attempt."""
+    path = tmp_path / "events.json"
+    path.write_bytes(line)
+    with ServerThread() as running:
+        result = send(running.address, path, "--lines", "json", code=0 if is_sent else 1)
+        assert running.documents == [line] * is_sent
+        assert ("line 1 is no JSON object: " in result.stderr) != is_sent
+
+
 def test_large_files_are_sent_in_pieces(tmp_path, monkeypatch):
     monkeypatch.setattr("wirescan.cli.verbs.send.PIECE", 1000)
     path = tmp_path / "large.lumberjack"

@@ -307,8 +307,17 @@ class EventReader:
 
 
 def is_json_object(line: bytes) -> bool:
-    """Return whether a line is a JSON object, which receivers accept as an event."""
+    """Return whether a line is a JSON object in UTF-8, which receivers accept as an event.
+
+    A byte order mark and the numbers NaN and Infinity are no JSON. A number may be of any size.
+    """
     try:
-        return isinstance(json.loads(line), dict)
+        # `json` reads bytes in UTF-16 too, and refuses integers of many digits.
+        value = json.loads(line.decode(), parse_int=float, parse_constant=_refuse_constant)
     except (ValueError, RecursionError):
         return False
+    return isinstance(value, dict)
+
+
+def _refuse_constant(name: str) -> None:
+    raise ValueError(f"{name} is not a number of JSON")
