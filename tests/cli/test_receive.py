@@ -790,7 +790,9 @@ def test_large_files_are_sent_in_pieces(tmp_path, monkeypatch):
         ),
         (("receive", "lumberjack", "--to", "x", "--client-ca", "y"), "is for --tls"),
         (("receive", "lumberjack", "--to", __file__), "exists"),
+        (("receive", "lumberjack", "--to", "x", "--listen", "a..b:1"), "is no name of a host"),
         (("send", "lumberjack", "localhost", __file__), "is not HOST:PORT"),
+        (("send", "lumberjack", "a..b:1", __file__), "'a..b' is no name of a host"),
         (("send", "lumberjack", "127.0.0.1:1", "missing"), "no such file"),
         (
             ("send", "lumberjack", "127.0.0.1:1", __file__, "--lines", "json", "--version", "1"),

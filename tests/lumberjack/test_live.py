@@ -545,6 +545,13 @@ def test_arguments_of_a_client():
         Client("127.0.0.1", 1, pipelining=0)
 
 
+@pytest.mark.parametrize("host", ["a..b", ".", "a" * 64, "\u00e9" * 70])
+def test_a_client_refuses_what_is_no_name_of_a_host(host):
+    with pytest.raises(ValueError, match="is no name of a host: ") as raised:
+        Client(host, 5044)
+    assert type(raised.value) is ValueError
+
+
 def test_a_client_whose_block_fails_does_not_wait():
     with ServerThread() as running:
         running.go.clear()

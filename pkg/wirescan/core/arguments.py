@@ -46,6 +46,15 @@ def check_integer(value: Any, name: str, bounds: tuple[int, int]) -> int:
     return number
 
 
+def check_host(host: str) -> None:
+    """Raise ValueError for a name that no host can have, such as one with an empty part."""
+    try:
+        host.encode("idna")  # as sockets encode it
+    except UnicodeError as error:
+        reason = error.__cause__ or error
+        raise ValueError(f"{host!r:.80} is no name of a host: {reason}") from None
+
+
 def to_tls_context(tls: Any) -> ssl.SSLContext | None:
     """Return the ssl.SSLContext for the argument `tls` of a client, or None without TLS.
 

@@ -33,6 +33,7 @@ from wirescan.cli.output import dump_json, format_path, print_message
 from wirescan.cli.progress import Progress
 from wirescan.cli.support.spool import Spool
 from wirescan.cli.support.tls import make_server_context
+from wirescan.core.arguments import check_host
 from wirescan.frames.escape import make_visible
 from wirescan.frames.limits import Limits
 from wirescan.frames.registry import format_of
@@ -86,7 +87,12 @@ def parse_address(context: click.Context, option: click.Parameter, text: str) ->
         raise click.BadParameter(
             f"{escape_text(text)!r} is not HOST:PORT, such as 127.0.0.1:5044 or [::1]:5044"
         )
-    return match[1] or match[2], int(match[3])
+    host = match[1] or match[2]
+    try:
+        check_host(host)
+    except ValueError as error:
+        raise click.BadParameter(str(error)) from None
+    return host, int(match[3])
 
 
 def _list_columns(protocol: str) -> list[str]:

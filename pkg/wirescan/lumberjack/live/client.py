@@ -16,7 +16,7 @@ from typing import Any
 
 import numpy as np
 
-from wirescan.core.arguments import to_tls_context
+from wirescan.core.arguments import check_host, to_tls_context
 from wirescan.core.arrow_input import is_arrow
 from wirescan.frames.table import FrameTable
 from wirescan.lumberjack.live.conversation_errors import ConversationError
@@ -46,7 +46,8 @@ class Client:
     Methods raise ConnectionError if the client gives up, and for an answer that is not an ack;
     __cause__ is the last error. They raise PermissionError for an error of TLS, such as a
     certificate that is not trusted. A receiver that closes the connection, because it does not
-    speak TLS or wants a certificate, counts as a lost connection. Not thread-safe.
+    speak TLS or wants a certificate, counts as a lost connection. The constructor raises ValueError
+    for a name that no host can have, and as `Sender`. Not thread-safe.
     """
 
     def __init__(
@@ -59,6 +60,7 @@ class Client:
         attempts: int = 8,
         **options: Any,
     ):
+        check_host(host)
         self._address = (host, port)
         self._timeout = timeout
         self._attempts = attempts
