@@ -3,6 +3,7 @@
 import json
 import time
 from decimal import Decimal
+from fractions import Fraction
 
 import pyarrow as pa
 import pytest
@@ -40,6 +41,50 @@ def test_hostile_documents_are_null_with_a_reason(name):
     assert values.to_pylist() == [VALUE, None, None, {"a": None, "b": None}, VALUE]
     assert reasons.is_valid().to_pylist() == [False, True, False, False, False]
     assert 0 < len(reasons[1].as_py()) <= 200
+
+
+DECIMALS = [
+    *("0", "-0", "1", "-1.5", "99.99", "100", "12.345", "12.3450", "0.1", "1e1", "1E2", "1e-1"),
+    *("1e-50", "142.9325", "402", "9" * 10, "9" * 21, "9" * 38, "0.5", "123456789012345678.5"),
+    *('"7.5"', '"+7"', '"x"', '"1e-99"', '"\\u0031e-99"', '"1234567890"', '""', "true", "[1]"),
+]
+
+
+@pytest.mark.parametrize("precision, scale", [(4, 2), (5, 0), (20, 2), (38, 0), (38, 18), (38, 38)])
+@pytest.mark.parametrize("bits", [128, 256])
+def test_decimals_have_all_digits_or_are_refused(precision, scale, bits):
+    """pyarrow's parser loses digits that do not fit, without an error."""
+    kind = pa.decimal128(precision, scale) if bits == 128 else pa.decimal256(precision, scale)
+    decoder = JsonDecoder(pa.schema([("d", kind), ("l", pa.list_(kind))]))
+    documents = [b'{"d":%s,"l":[%s]}' % (text.encode(), text.encode()) for text in DECIMALS]
+    values, reasons = decoder.decode(pa.array(documents, pa.binary()))
+    values.validate(full=True)
+    for text, value, reason in zip(DECIMALS, values.to_pylist(), reasons.to_pylist()):
+        alone, _ = decoder.decode(pa.array([b'{"d":%s}' % text.encode()]))
+        assert alone.is_valid()[0].as_py() == (reason is None), (text, reason)
+        try:
+            exact = Decimal(str(json.loads(text, parse_float=str)))
+        except ArithmeticError:
+            exact = None
+        if value is not None:
+            assert value["d"] == value["l"][0] == exact, text
+        elif exact is not None and "0" not in text:
+            unscaled = Fraction(exact) * 10**scale
+            assert unscaled.denominator > 1 or abs(unscaled) >= 10**precision, text
+
+
+@pytest.mark.parametrize(
+    "kind",
+    [pa.decimal128(9, 2), pa.date32(), pa.date64(), pa.time32("s"), pa.time64("ns")],
+    ids=str,
+)
+@pytest.mark.parametrize("text", ['"x%d"', "%d.125", "-%d99999999999999999", "[%d]"])
+def test_many_values_that_are_refused_take_little_time(kind, text):
+    documents = [b'{"v":%s}' % text.encode() % number for number in range(20_000)]
+    begun = time.process_time()
+    decoded = JsonDecoder(pa.schema([("v", kind)])).decode(pa.array(documents, pa.binary()))
+    assert time.process_time() - begun < 2 * SLOWNESS
+    assert decoded.values.null_count == len(documents)
 
 
 def test_ignored_names_may_occur_twice():

@@ -25,6 +25,7 @@ with name_package("pyarrow", __name__, "'wirescan[arrow]'"):
     import pyarrow as pa
 
 ANY = "any"  # kind of a value that only the parser checks
+DECIMAL = "decimal"  # kind of numbers, and of text that is a number
 KINDS = {bool: "boolean", int: "number", float: "number", str: "string", list: "array"}
 # The times that the parser accepts. It also refuses days that the month does not have, and times
 # that 64 bits cannot hold.
@@ -33,6 +34,11 @@ TIME = re.compile(
     r"(?:[T ](?:[01]\d|2[0-3])(?::[0-5]\d(?::[0-5]\d(?:\.\d{1,9})?)?)?(?:Z|[+-]\d\d(?::?\d\d)?)?)?",
     re.ASCII,
 )
+# A decimal as the parser reads it: whole digits, digits of the fraction, and the exponent.
+DECIMAL_TEXT = re.compile(r"[+-]?([0-9]*)(?:\.([0-9]*))?(?:[eE][+-]?0*([0-9]*))?")
+LONGEST_EXPONENT = 5  # digits
+PER_SECOND = {"s": 1, "ms": 10**3, "us": 10**6, "ns": 10**9}
+SECONDS_PER_DAY = 86_400
 FLOAT_LIMIT = 2**128 - 2**103  # from here on, the nearest float is infinity
 FIRST_YEAR = 1677  # 64 bits of nanoseconds begin within this year
 LAST_YEAR = 2262  # ... and end within this one
@@ -42,9 +48,22 @@ class ObjectMembers(list[tuple[str, Any]]):
     """The members of an object, duplicates included."""
 
 
+class Real(float):
+    """A number with a fraction or an exponent. text: as it is written."""
+
+    text: str
+
+
+def _make_real(text: str) -> Real:
+    real = Real(text)
+    real.text = text
+    return real
+
+
 KINDS[ObjectMembers] = "object"
+KINDS[Real] = "number"
 # `json.loads` makes a new one in each call.
-DECODER = json.JSONDecoder(object_pairs_hook=ObjectMembers)
+DECODER = json.JSONDecoder(object_pairs_hook=ObjectMembers, parse_float=_make_real)
 
 
 @dataclass(slots=True)
@@ -114,6 +133,8 @@ class Types:
         if value is None or node.kind == ANY:
             return None
         kind = KINDS[type(value)]
+        if node.kind == DECIMAL and kind in ("number", "string"):
+            kind = DECIMAL
         if node.kind is None:
             node.kind = kind
             self._new.append(node)
@@ -150,13 +171,16 @@ class Types:
         return None
 
     def _check_scalar(self, given_type: Any, value: Any, path: str) -> str | None:
-        if type(value) is float and math.isinf(value):
+        if isinstance(value, Real) and math.isinf(value):
             return f"Field {path}: a number is too large for a double"
         if given_type is None:
             return None
         name = str(given_type)
         fits = True
-        if name.startswith(("int", "uint")):
+        if name.startswith(("date", "time", "decimal")) and not name.startswith("timestamp"):
+            self._shape_decides = False  # each number may be outside the range
+            fits = _is_number_of(value, given_type)
+        elif name.startswith(("int", "uint")):
             bounds = np.iinfo(name)
             if name != "int64":
                 self._shape_decides = False  # a short number may be outside the range
@@ -190,7 +214,11 @@ class Types:
             return _Node("number", kind if is_given else None)
         if pa.types.is_string(kind) or pa.types.is_timestamp(kind):
             return _Node("string", kind if is_given else None)
-        return _Node(ANY)
+        if pa.types.is_date(kind) or pa.types.is_time(kind):
+            return _Node("number", kind)
+        if pa.types.is_decimal(kind):
+            return _Node(DECIMAL, kind)
+        return _Node("string") if pa.types.is_binary(kind) else _Node(ANY)
 
 
 def find_field_type(kind: pa.DataType | None, name: str) -> pa.DataType | None:
@@ -221,3 +249,36 @@ def _is_time(text: str, kind: Any) -> bool:
         except pa.ArrowInvalid:
             pass
     return False
+
+
+def _is_number_of(value: Any, kind: Any) -> bool:
+    """Return whether a number or text is a date, a time of day or a decimal of this type."""
+    if pa.types.is_decimal(kind):
+        return _is_decimal(value.text if isinstance(value, Real) else str(value), kind)
+    if type(value) is not int:
+        return False
+    if pa.types.is_time(kind):
+        return 0 <= value < SECONDS_PER_DAY * PER_SECOND[kind.unit]
+    if pa.types.is_date32(kind):
+        return -(1 << 31) <= value < 1 << 31
+    return -(1 << 63) <= value < 1 << 63 and value % (SECONDS_PER_DAY * PER_SECOND["ms"]) == 0
+
+
+def _is_decimal(text: str, kind: Any) -> bool:
+    """Return whether a text is a decimal that a type holds without a loss.
+
+    The parser refuses one with more digits than the precision, also if they are zeros.
+    """
+    match = DECIMAL_TEXT.fullmatch(text)
+    if match is None or not (match[1] or match[2]):
+        return False
+    fraction = match[2] or ""
+    digits = (match[1] + fraction).lstrip("0")
+    if not digits:
+        return len(fraction) <= kind.precision
+    if len(digits) > kind.precision or len(match[3] or "") > LONGEST_EXPONENT:
+        return False
+    exponent = int(match[3] or 0) * (-1 if re.search("[eE]-", text) else 1) - len(fraction)
+    significant = digits.rstrip("0")
+    last = exponent + len(digits) - len(significant)  # the power of ten of the last digit
+    return -last <= kind.scale and len(significant) + last + kind.scale <= kind.precision

@@ -12,8 +12,11 @@ works around:
 - It loses some values of a list of type null, even with given types. So such lists are read as
   lists of string.
 - A number that is too large for a float of 32 bits becomes infinity. `_refuse_infinity` finds it.
-- It does not refuse a time of day outside of the day, and a date64 that is not a whole day. So
-  columns of these types are validated.
+- It does not refuse a time of day outside of the day, a date64 that is not a whole day, and some
+  decimals of more digits than the precision. So columns of these types are validated.
+- It loses digits of decimals without an error, if the digits before the point do not fit beside the
+  scale, and in numbers such as 1e-50. `_may_lose_digits` says where, and json_misfits.py then
+  looks at each document.
 - Before pyarrow 23, it does not refuse a timestamp in nanoseconds outside the years 1677 to 2262.
   The value wraps instead. `_check_years` finds such values.
 """
@@ -49,6 +52,7 @@ FIELDS = 1000  # inferred fields, nested ones included: Elasticsearch's default 
 BLOCK = 1 << 20  # bytes that a thread parses at a time
 LONGEST_MESSAGE = 200  # characters of a message of the parser
 EMPTY_DOCUMENT = b"{}\n"
+MOST_DIGITS = {128: 38, 256: 76}  # bits of a decimal -> its digits
 FIRST_YEAR = 1970  # year of the time 0
 
 
@@ -109,7 +113,10 @@ def _parse(
         return _read(EMPTY_DOCUMENT, given_types, "ignore").slice(0, 0)
     segment_bounds = _list_segment_bounds(weights)
     sizes = np.diff(bounds)
+    is_exact = not _may_lose_digits(given_types, text)
     try:
+        if not is_exact:
+            raise pa.ArrowInvalid("the parser may lose digits")
         types = given_types
         if infers:
             # The first lines of a stream mostly have the types of all lines.
@@ -124,7 +131,7 @@ def _parse(
     longest = 0  # bytes in a line of the pieces
     trials = _Trials()
     # If types are inferred, each document may change them. And the one segment has just failed.
-    may_try = not infers and len(segment_bounds) > 2
+    may_try = is_exact and not infers and len(segment_bounds) > 2
     for start, stop in pairwise(segment_bounds):
         piece = text[bounds[start] : bounds[stop]]
         if may_try and trials.accepts(piece, given_types):
@@ -258,7 +265,32 @@ def _has_type(kind: pa.DataType, is_searched: Callable[[pa.DataType], bool]) -> 
 
 def _accepts_wrong_numbers(kind: pa.DataType) -> bool:
     """Return whether the parser accepts numbers that are no values of a type."""
-    return bool(pa.types.is_time(kind) or pa.types.is_date64(kind))
+    types = pa.types
+    return bool(types.is_time(kind) or types.is_date64(kind) or types.is_decimal(kind))
+
+
+def _may_lose_digits(types: pa.Schema, text: memoryview) -> bool:
+    """Return whether the parser may lose digits of decimals in a text."""
+    fewest = _find_overflow(pa.struct(types))
+    if fewest is None:
+        return False
+    # A number, or text that may be one, with many digits or an exponent. Text may have escapes.
+    pattern = rb"""[:,\[\s"][-+]?(?:[0-9]{%d}|[0-9.]+[eE])|\\u00[2-6]""" % max(fewest, 1)
+    return re.search(pattern, text) is not None
+
+
+def _find_overflow(kind: pa.DataType) -> int | None:
+    """Return how many digits before the point may overflow a decimal in a type, at any depth.
+
+    None: there is no decimal.
+    """
+    if pa.types.is_decimal(kind):
+        return MOST_DIGITS[kind.bit_width] + 1 - kind.scale
+    if pa.types.is_list(kind):
+        return _find_overflow(kind.value_type)
+    members = [field.type for field in kind] if pa.types.is_struct(kind) else []
+    found = [fewest for fewest in map(_find_overflow, members) if fewest is not None]
+    return min(found, default=None)
 
 
 def _refuse_infinity(values: pa.ChunkedArray) -> None:
