@@ -131,7 +131,8 @@ def _parse(
     longest = 0  # bytes in a line of the pieces
     trials = _Trials()
     # If types are inferred, each document may change them. And the one segment has just failed.
-    may_try = is_exact and not infers and len(segment_bounds) > 2
+    may_try = not infers and len(segment_bounds) > 2
+    may_try = may_try and is_exact
     for start, stop in pairwise(segment_bounds):
         piece = text[bounds[start] : bounds[stop]]
         if may_try and trials.accepts(piece, given_types):
