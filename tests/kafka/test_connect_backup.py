@@ -102,6 +102,15 @@ def test_zeros_are_not_recognized():
     assert wirescan.detect(bytes(320)) == []
 
 
+def test_zeros_before_other_bytes_are_not_recognized():
+    """The bytes after zeros are a record whose offset is above 0."""
+    number = (1 << 33).to_bytes(8, "big")
+    raw = b"\0\0\0[" + number + bytes(20) + bytes(192) + number + bytes(24)
+    records = wirescan.scan(raw, "kafka.connect_backup_records", errors="mark")
+    assert len(records) > 5
+    assert [item.format for item in wirescan.detect(raw)] == []
+
+
 def test_only_segments_are_read(tmp_path):
     for path in (BACKUP / "old").iterdir():
         (tmp_path / path.name).write_bytes(path.read_bytes())

@@ -93,12 +93,15 @@ def read_connect_headers(
 def weigh_records(records: FrameTable) -> np.ndarray:
     """Return how unlikely records are in other bytes, in bits: see `wirescan.frames.evidence`.
 
-    A record counts if its offset is above that of the one before, and the first one counts if the
-    version of the segment is before it. So zeros, which are whole records, do not count.
+    A record counts if its offset is above that of the one before, and that one's above that of the
+    one before it. The first one counts if the version of the segment is before it. So zeros, which
+    are whole records, do not count, and neither do the bytes after them.
     """
     offsets = records["offset"]
-    counts = records["body"] > 0
-    counts[1:] |= offsets[1:] > offsets[:-1]
+    rises = records["body"] > 0
+    rises[1:] |= offsets[1:] > offsets[:-1]
+    counts = rises.copy()
+    counts[1:] &= rises[:-1]
     return np.where(counts, RECORD_BITS, 0)
 
 
