@@ -90,8 +90,9 @@ def add_names(fields: FrameTable, idl: Any) -> FrameTable:
     A message that names its service (see `thrift.messages`) is looked up in that service, if the
     IDL has it. The method of any other message is looked up in all services, including those of
     included files. It is unknown where two services disagree about it. A type that thriftpy2 leaves
-    open, such as a list or typedef of a type that is declared later, gives no names. A file is
-    parsed again only after it has changed. A change of an included file is not noticed.
+    open, such as a list or typedef of a type that is declared later, gives no names, and neither
+    does the name of something that is no type, such as a constant. A file is parsed again only
+    after it has changed. A change of an included file is not noticed.
 
     Raises:
         TypeError: another table, or another kind of IDL.
