@@ -755,8 +755,8 @@ def test_send_reads_lines_of_json(tmp_path, monkeypatch):
     ],
     ids=("a long number", "NaN", "infinity", "a BOM", "UTF-16", "no UTF-8", "a surrogate"),
 )
-def test_send_refuses_lines_that_receivers_refuse(tmp_path, line, is_sent):
-    """A receiver would close the connection, again after each attempt."""
+def test_send_refuses_lines_that_are_no_json_in_utf_8(tmp_path, line, is_sent):
+    """A strict receiver would close the connection, again after each attempt."""
     path = tmp_path / "events.json"
     path.write_bytes(line)
     with ServerThread() as running:
