@@ -1,13 +1,13 @@
-r"""The directory of each row, if Parquet is partitioned as Hive does it.
+"""The directory of each row, if Parquet is partitioned as Hive does it.
 
 An example is `kind=CALL/timestamp_day=2026-11-22`.
 
 partition_by        directory                          for a column of
 codec               codec=4                            integers
 is_control          is_control=true                    bool
-kind, fault, key    fault=BAD_CHECKSUM                 text or bytes; a byte that is no UTF-8 is
-                                                       escaped, as in \xff, and so is a backslash
-                                                       before the text of such an escape: \x5cxff
+kind, fault, key    fault=BAD_CHECKSUM                 text or bytes; other bytes than UTF-8 are
+                                                       escaped by "backslashreplace", and so is a
+                                                       backslash before what looks like an escape
 timestamp:day       timestamp_day=2026-11-22           times, in UTC; also :year, :month, and :hour
                                                        (2026-11-22T13)
 _file               file=%2Fdata%2F0.log               a name without its "_", because readers skip
