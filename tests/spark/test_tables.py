@@ -141,6 +141,19 @@ def test_times_without_a_year_of_four_digits_have_no_statistics(spark, tmp_path,
     assert sorted(times.to_pylist()) == sorted([1000 * time, 0])
 
 
+@pytest.mark.parametrize("errors", ["strict", "mark"])
+def test_values_that_partition_are_no_names_of_directories(spark, tmp_path, errors):
+    """Long text was shortened or refused, and null had the value of the text that stands for it."""
+    keys = [None, b"__HIVE_DEFAULT_PARTITION__", b"a/b", b"x" * 300, b"x" * 301, None]
+    path = tmp_path / "0.log"
+    path.write_bytes(kafka.encode_batch([{"offset": i, "key": key} for i, key in enumerate(keys)]))
+    target = tmp_path / "table"
+    columns = ["offset", "key"]
+    to_table(spark, str(path), target, columns=columns, partition_by="key", errors=errors)
+    rows = read_delta(target).to_pyarrow_table().sort_by("offset").to_pylist()
+    assert [row["key"] and row["key"].encode() for row in rows] == keys
+
+
 def test_a_job_that_fails_changes_nothing(spark, tmp_path, expected):
     target = tmp_path / "orders"
     to_table(spark, str(ORDERS), target, columns=COLUMNS)

@@ -88,12 +88,15 @@ class Layout:
         by: the columns that partition, outermost directory first. Empty: a single directory.
         payloads: the columns that are decoded. None: none is. The types are known before batches
             are made.
+        has_directories: keys name directories, so text that is too long for a name is shortened.
+            False for tables, which keep the values elsewhere.
     """
 
     format: str
     columns: tuple[str, ...]
     by: tuple[By, ...] = ()
     payloads: PayloadColumns | None = None
+    has_directories: bool = True
 
     @classmethod
     def from_columns(
@@ -169,7 +172,9 @@ class Layout:
             batch = self.decode(batch)
             for key, start, stop in runs:
                 rows = batch.slice(start, stop - start)
-                yield key if errors == "strict" else self._shorten_key(key), rows
+                if self.has_directories and errors != "strict":
+                    key = self._shorten_key(key)
+                yield key, rows
 
     def decode(self, batch: pa.RecordBatch) -> pa.RecordBatch:
         """Return rows of `stored_schema` as rows of `schema`."""

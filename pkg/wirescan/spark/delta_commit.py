@@ -5,7 +5,8 @@ partitions is not in the files. Its type in the table is that of the column, exc
 
 partition_by               column of the table          type
 codec, is_control          codec, is_control            as in the rows
-kind, key                  kind, key                    string; bytes are shown as in directories
+kind, key                  kind, key                    string of any length; other bytes than UTF-8
+                                                        are escaped as in directories
 timestamp:day              timestamp_day                date
 timestamp:year             timestamp_year               integer
 timestamp:month, :hour     timestamp_month, ..._hour    string, such as 2026-11

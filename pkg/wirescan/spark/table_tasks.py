@@ -118,7 +118,7 @@ def to_table(
     payloads.check(layout.stored_schema)
     plan = make_plan(spark, reading, paths, bytes_per_partition)
     reading.fit_payloads(plan.slices)
-    layout = replace(layout, payloads=payloads)
+    layout = replace(layout, payloads=payloads, has_directories=False)
     target: TableTarget
     if catalog is not None:
         target = IcebergTarget(table, layout, catalog)
@@ -188,9 +188,9 @@ def write_files(
         for summary, batches, _ in write_counted(slices, layout, **options):
             total += summary
             for key, batch in batches:
-                directory = layout.format_directory(key)
-                keys[directory] = key
-                sink.add(directory, batch)
+                group = repr(key)
+                keys[group] = key
+                sink.add(group, batch)
     written = [
         WrittenData(
             part.path,
