@@ -70,6 +70,15 @@ def test_columns_and_compression_are_options(spark, log, tmp_path):
 
 
 @both
+def test_a_value_too_long_for_a_directory_is_named(spark, tmp_path, writer):
+    """Spark's writer raised an error of Java that has no cause."""
+    path = tmp_path / "0.log"
+    path.write_bytes(kafka.encode_batch([kafka.Record(0, 1, b"x" * 300, b"v")]))
+    with pytest.raises(PySparkException, match="too long for the name of a directory: key=xxx"):
+        to_parquet(spark, path, tmp_path / "out", partition_by="key", writer=writer)
+
+
+@both
 @pytest.mark.parametrize("scheme", ["file:", "file://"])
 def test_directories_are_spelled_as_spark_spells_them(spark, log, tmp_path, writer, scheme):
     """They were made below the current directory."""

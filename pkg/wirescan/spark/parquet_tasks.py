@@ -261,11 +261,14 @@ def _count_and_read(
     """Yield the batches of slices, with the keys of the layout as further columns.
 
     schema: the schema with these columns. count: is called with the summary of each table.
+
+    Raises ValueError for a value that is too long for the name of a directory.
     """
     with hide_traceback():
         for piece in write_counted(slices, layout, **reading.options):
             count(piece.summary)
             for key, batch in piece.batches:
+                layout.format_directory(key)  # raises for a value that Spark cannot write
                 keys = [pa.repeat(pa.scalar(text, pa.string()), batch.num_rows) for text in key]
                 if keys:
                     batch = pa.RecordBatch.from_arrays([*batch.columns, *keys], schema=schema)
