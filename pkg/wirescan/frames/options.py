@@ -72,7 +72,7 @@ def apply_options(
             if suggestion := suggest_name(name, accepted_names):
                 raise ValueError(f"{format.name} has no option {name!r}{suggestion}")
             if not names:
-                raise ValueError(f"{format.name} has no options")
+                raise ValueError(f"{format.name} has no option {name!r}; it has none")
             raise ValueError(f"{format.name} has no option {name!r}, only {', '.join(names)}")
     applied: dict[str, str] = {}
     for option in accepted:
