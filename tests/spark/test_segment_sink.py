@@ -2,6 +2,7 @@
 
 import glob
 import os
+import shutil
 from pathlib import Path
 
 import numpy as np
@@ -142,6 +143,20 @@ def test_a_batch_larger_than_a_segment_has_a_segment_of_its_own(tmp_path, large)
     assert [bytes(record.value) for record in records] == values * 2
     sizes = [os.path.getsize(segment) for segment in list_segments(tmp_path)]
     assert sum(size > 200 for size in sizes) == 2
+
+
+@pytest.mark.parametrize("source", ["", "*", "*/*", "**"])
+def test_readers_do_not_see_what_is_not_committed(tmp_path, source):
+    """They read the segments of jobs in progress, and after a kill those that were replaced."""
+    schema = StructType().add("value", "string")
+    options = {"path": str(tmp_path), "topic": "t"}
+    batch = pa.record_batch({"value": pa.array(["v"] * 3)})
+    first = SegmentSink(options, schema, overwrite=False)
+    first.commit([first.write(iter([batch]))])
+    second = SegmentSink(options, schema, overwrite=True)
+    second.write(iter([batch, batch]))
+    shutil.copytree(tmp_path / "t-0", os.path.join(second._progress, "t-0.replaced"))
+    assert len(kafka.records(kafka.scan(tmp_path / source))) == 3
 
 
 def test_an_error_in_a_record_names_its_partition_and_offset(tmp_path):

@@ -12,15 +12,17 @@
     partition   int; without it, each task of Spark writes the partition of its own number
     offset      bigint; without it, the offsets of a partition begin at 0 and have no gaps
 
-The tasks write into a directory of the job, <directory>/_temporary/<id>. When all tasks have ended,
-the driver moves the partitions to their places, one after the other. So a task that is retried
-writes no record twice, and a job whose tasks fail leaves nothing.
+The tasks write into a directory of the job, <directory>/_temporary/<id>-future. When all tasks have
+ended, the driver moves the partitions to their places, one after the other. So a task that is
+retried writes no record twice, and a job whose tasks fail leaves nothing. Readers of <directory>
+pass over the job's directory because of the end of its name, which is that of Kafka's directories
+of replicas that are not in place yet.
 
 Each partition appears in one step, and several partitions do not. A reader may see some of them
 before the others, and a driver that is killed while it moves them leaves some at their places. The
 mode "overwrite" takes two steps for each partition: the old one is moved to
-<directory>/_temporary/<id>/<partition>.replaced, and the new one to its place. Between them, a
-reader sees neither. After a kill, both are in that directory.
+<directory>/_temporary/<id>-future/<partition>.replaced, and the new one to its place. Between
+them, a reader sees neither. After a kill, both are in that directory.
 
 Driver and executors must share the file system.
 """
@@ -70,6 +72,7 @@ TYPES = {
 TOPIC = re.compile(r"[A-Za-z0-9._-]{1,249}")
 SEGMENT_BYTES = 1 << 30
 BATCH_BYTES = 1 << 20
+FUTURE = "-future"  # the end of names of directories that readers pass over
 PROGRESS = "_temporary"  # in the directory, while a job runs; Spark's sinks use this name too
 
 
@@ -162,7 +165,7 @@ class SegmentSink(DataSourceArrowWriter):
             parse_size(options.get("batchBytes"), BATCH_BYTES, "batchBytes", largest=I32[1])
         )
         self._overwrite = overwrite
-        self._progress = os.path.join(self._directory, PROGRESS, uuid4().hex)
+        self._progress = os.path.join(self._directory, PROGRESS, uuid4().hex + FUTURE)
         _check_schema(schema, has_topic=self._topic is not None)
 
     def write(self, iterator: Iterator[pa.RecordBatch]) -> WrittenPartitions:
