@@ -2,6 +2,7 @@
 
 import os
 import tempfile
+from concurrent.futures import ThreadPoolExecutor
 from hashlib import sha256
 
 import numpy as np
@@ -208,6 +209,22 @@ def test_faults_in_lists_are_counted(tmp_path):
         convert(path, tmp_path / "strict", "kafka.records", check=False)
     done = convert(path, tmp_path / "mark", "kafka.records", check=False, errors="mark")
     assert (done.records, done.faults) == (1, 1)
+
+
+def test_the_environment_bounds_the_threads(tmp_path, monkeypatch):
+    threads = []
+
+    def make_pool(number):
+        threads.append(number)
+        return ThreadPoolExecutor(number)
+
+    monkeypatch.setattr("wirescan.export.parquet.ThreadPoolExecutor", make_pool)
+    monkeypatch.setenv("WIRESCAN_WORKERS", "1")
+    convert(ORDERS, tmp_path / "one", "kafka.records")
+    convert(ORDERS, tmp_path / "three", "kafka.records", workers=3)
+    assert threads == [1, 3]
+    with pytest.raises(ValueError, match="workers=0"):
+        convert(ORDERS, tmp_path / "none", "kafka.records", workers=0)
 
 
 def test_columns_and_compression_are_options(tmp_path):

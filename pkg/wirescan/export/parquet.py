@@ -20,7 +20,7 @@ from wirescan.frames.optional_packages import name_package
 with name_package("pyarrow", __name__, "'wirescan[arrow]'"):
     import pyarrow  # noqa: F401 - so that its error names this module
 
-from wirescan.core.parallel import FixedWorkers
+from wirescan.core.parallel import FixedWorkers, choose_workers
 from wirescan.decoding.decoder import Decoder
 from wirescan.decoding.payload_columns import PayloadColumns
 from wirescan.export.batches import fit_payloads
@@ -173,7 +173,7 @@ def convert(
         size: bytes of the sources per task.
         file_bytes: the size after which a file is followed by another. Files of less than a
             sixteenth of it are merged.
-        workers: the number of threads. Default: the number of processors.
+        workers: the number of threads, as in `batches.iter_batches`.
         overwrite: replace the files of an earlier conversion.
         filters: the filters that rows have to pass, see `wirescan.reading.filters`. Parts of
             files without wanted rows are not read.
@@ -204,7 +204,7 @@ def convert(
         "limits": limits,
         "filters": filters,
     }
-    threads = workers or os.cpu_count()
+    threads = choose_workers(workers)
     if chooser is not None:
         threads = 1  # it gets the tables in order
     with Output(out, overwrite=overwrite) as output, ThreadPoolExecutor(threads) as pool:
