@@ -9,6 +9,7 @@ import pyarrow as pa
 import pytest
 
 from tests.support.slowness import SLOWNESS
+from wirescan.decoding import json_parser
 from wirescan.decoding.json_values import JsonDecoder, read_json_schema
 from wirescan.decoding.notation import parse_decoder
 
@@ -50,11 +51,19 @@ DECIMALS = [
 ]
 
 
-@pytest.mark.parametrize("precision, scale", [(4, 2), (5, 0), (20, 2), (38, 0), (38, 18), (38, 38)])
-@pytest.mark.parametrize("bits", [128, 256])
-def test_decimals_have_all_digits_or_are_refused(precision, scale, bits):
+DECIMAL_KINDS = [
+    getattr(pa, f"decimal{bits}")(precision, scale)
+    for bits, most in ((32, 9), (64, 18), (128, 38), (256, 38))
+    if hasattr(pa, f"decimal{bits}")
+    for precision, scale in ((4, 2), (5, 0), (9, 9), (20, 2), (38, 0), (38, 18), (38, 38))
+    if precision <= most
+]
+
+
+@pytest.mark.parametrize("kind", DECIMAL_KINDS, ids=str)
+def test_decimals_have_all_digits_or_are_refused(kind):
     """pyarrow's parser loses digits that do not fit, without an error."""
-    kind = pa.decimal128(precision, scale) if bits == 128 else pa.decimal256(precision, scale)
+    precision, scale = kind.precision, kind.scale
     decoder = JsonDecoder(pa.schema([("d", kind), ("l", pa.list_(kind))]))
     documents = [b'{"d":%s,"l":[%s]}' % (text.encode(), text.encode()) for text in DECIMALS]
     values, reasons = decoder.decode(pa.array(documents, pa.binary()))
@@ -71,6 +80,33 @@ def test_decimals_have_all_digits_or_are_refused(precision, scale, bits):
         elif exact is not None and "0" not in text:
             unscaled = Fraction(exact) * 10**scale
             assert unscaled.denominator > 1 or abs(unscaled) >= 10**precision, text
+
+
+@pytest.mark.parametrize(
+    "odd, most",
+    [
+        (b'"a \\u0026 b"', 0),  # encoders write some letters so
+        (b'"7e3c81a4-5d"', 0),
+        (b'"12345678901234567890123456789012345678x"', 0),
+        (b"1e-7", 3000),  # its segment
+    ],
+)
+def test_few_documents_beside_decimals_are_read_one_by_one(monkeypatch, odd, most):
+    lines = []
+    original = json_parser._infer_and_refuse
+
+    def count_lines(documents, *arguments, **options):
+        lines.extend(documents)
+        return original(documents, *arguments, **options)
+
+    monkeypatch.setattr(json_parser, "_infer_and_refuse", count_lines)
+    documents = [b'{"d":%d.25,"x":null}' % number for number in range(20_000)]
+    documents[9000] = b'{"d":9000.25,"x":%s}' % odd
+    schema = pa.schema([("d", pa.decimal128(10, 2))])
+    values, reasons = JsonDecoder(schema).decode(pa.array(documents, pa.binary()))
+    assert reasons.null_count == len(documents)
+    assert values.field("d").to_pylist() == [Decimal(f"{n}.25") for n in range(20_000)]
+    assert len(lines) <= most
 
 
 @pytest.mark.parametrize(

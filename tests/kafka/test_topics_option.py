@@ -82,6 +82,13 @@ def test_verify_and_salvage_leave_no_topic_out(broker, tmp_path, caplog):
     assert caplog.records == []
 
 
+def test_digits_of_other_scripts_number_no_partition(tmp_path):
+    for name in ("orders-0", "orders-\N{ARABIC-INDIC DIGIT ONE}"):
+        (tmp_path / name).mkdir()
+        (tmp_path / name / f"{0:020}.log").write_bytes(kafka.encode_batch([kafka.Record(0)]))
+    assert len(wirescan.scan(tmp_path, "kafka.records?topics=orders")) == 1
+
+
 def test_a_pattern_is_for_one_name(broker):
     with pytest.raises(FileNotFoundError, match="no file to read"):
         wirescan.scan(broker.parent, "kafka.records?topics=kafka*")

@@ -1,5 +1,6 @@
 """Chunks of an object, and objects of a directory, which are read ahead on other threads."""
 
+import time
 from operator import itemgetter
 
 import pytest
@@ -158,15 +159,20 @@ def test_small_objects_are_read_once_and_several_at_a_time(segments, read):
     assert not object_ranges._opened
 
 
-def test_conversion_and_the_command_read_several_objects_at_a_time(segments, tmp_path, capsys):
+def test_conversion_and_the_command_read_several_objects_at_a_time(
+    segments, tmp_path, capsys, monkeypatch
+):
+    # The command identifies the objects by their heads before. This must not hide what follows.
+    monkeypatch.setattr("wirescan.cli.path_arguments.read_ahead", lambda files, head: files)
     with SlowStore(b"", 0.02, segments) as store:
         url = store.make_url("orders-0")
         assert convert(url, tmp_path / "out", "kafka.records", workers=1).records == COUNT
         assert 1 < store.most_at_once <= OBJECTS
-        for verb in ("stat", "verify", "scan"):
+        options = {"report": ["-o", str(tmp_path / "report.md")]}
+        for verb in ("stat", "verify", "report", "scan"):
             store.most_at_once = 0
             with pytest.raises(SystemExit) as ended:
-                main([verb, url, "--format", "kafka.records"])
+                main([verb, url, "--format", "kafka.records", *options.get(verb, ())])
             assert ended.value.code == 0
             assert 1 < store.most_at_once <= OBJECTS
         assert len(capsys.readouterr().out.splitlines()) > COUNT
@@ -228,9 +234,31 @@ def test_an_object_that_is_replaced_after_its_head_was_read_is_an_error(segments
 
 
 def test_what_was_read_ahead_is_not_used_after_a_while(segments, monkeypatch):
-    monkeypatch.setattr(object_ranges, "KEPT", -1)
+    monkeypatch.setattr(object_ranges, "KEEP_SECONDS", 0.05)
     with SlowStore(b"", 0, segments) as store:
-        path = next(paths := read_ahead(list(map(store.make_url, segments))))
+        paths = read_ahead(list(map(store.make_url, segments)))
+        for _ in range(4):
+            next(paths)
+        time.sleep(0.2)  # a slow caller, after the next objects were read
         store.objects = dict.fromkeys(segments, b"another")
+        path = next(paths)
         assert bytes(read_range(path, 0, get_size(path))) == b"another"
         paths.close()
+
+
+def test_an_object_that_becomes_shorter_after_it_was_opened_ahead_is_an_error(segments):
+    with SlowStore(b"", 0, segments) as store:
+        for path in read_ahead(list(map(store.make_url, segments)), head=0):
+            store.objects = dict.fromkeys(segments, b"short")
+            with pytest.raises(OSError, match="replaced while it was read"):
+                read_range(path, 0, get_size(path))
+            break
+
+
+def test_a_sample_reads_each_object_twice(segments, capsys):
+    """To count the rows, and to print the chosen ones."""
+    with SlowStore(b"", 0.02, segments) as store, pytest.raises(SystemExit):
+        main(["scan", store.make_url("orders-0"), "--sample", "3", "--format", "kafka.records"])
+    assert len(store.ranges) == 3 * COUNT  # with those that identify each object
+    assert 1 < store.most_at_once <= OBJECTS
+    assert capsys.readouterr().out.count("vv") > 3

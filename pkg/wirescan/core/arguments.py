@@ -47,7 +47,12 @@ def check_integer(value: Any, name: str, bounds: tuple[int, int]) -> int:
 
 
 def check_host(host: str) -> None:
-    """Raise ValueError for a name that no host can have, such as one with an empty part."""
+    """Raise ValueError for a name that no host can have, such as one with an empty part.
+
+    Raises TypeError for what is no str.
+    """
+    if not isinstance(host, str):
+        raise TypeError(f"host must be a str, not {type(host).__name__}")
     try:
         host.encode("idna")  # as sockets encode it
     except UnicodeError as error:

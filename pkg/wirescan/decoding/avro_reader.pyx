@@ -6,7 +6,7 @@ float       4 bytes, little-endian          double    8 bytes, little-endian
 bytes       long | bytes                    string    long | UTF-8
 enum        int, the number of the symbol   fixed     bytes
 array, map  blocks: long count | elements; after a negative count a long, the bytes in the block;
-            a count of 0 ends. Of the entries of a map with one key, the last counts.
+            a count of 0 ends. If a key occurs twice, its last entry counts.
 union       long, the number of the branch | value
 record      the values of its fields
 

@@ -71,8 +71,13 @@ READ = {
 NO_DEFAULT = object()
 # What `encode_default` raises for a default that does not fit its type.
 UNFIT = (
-    *(TypeError, ValueError, KeyError, AttributeError, IndexError),
-    *(OverflowError, struct.error),
+    TypeError,
+    ValueError,
+    KeyError,
+    AttributeError,
+    IndexError,
+    OverflowError,
+    struct.error,
 )
 
 

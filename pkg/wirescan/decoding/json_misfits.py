@@ -177,7 +177,8 @@ class Types:
             return None
         name = str(given_type)
         fits = True
-        if name.startswith(("date", "time", "decimal")) and not name.startswith("timestamp"):
+        types = pa.types
+        if types.is_date(given_type) or types.is_time(given_type) or types.is_decimal(given_type):
             self._shape_decides = False  # each number may be outside the range
             fits = _is_number_of(value, given_type)
         elif name.startswith(("int", "uint")):
@@ -189,7 +190,8 @@ class Types:
             fits = abs(value) < FLOAT_LIMIT
         elif name.startswith("timestamp"):
             fits = _is_time(value, given_type)
-        return None if fits else f"Field {path}: failed to convert {value!r:.80} to {name}"
+        shown = value.text if isinstance(value, Real) else repr(value)
+        return None if fits else f"Field {path}: failed to convert {shown:.80} to {name}"
 
     def _make_node(self, kind: Any, given_type: Any) -> _Node:
         """Return the node of a type. `given_type` is the given one at the same path, or None."""

@@ -26,6 +26,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import cache
 from itertools import pairwise
@@ -52,7 +53,7 @@ FIELDS = 1000  # inferred fields, nested ones included: Elasticsearch's default 
 BLOCK = 1 << 20  # bytes that a thread parses at a time
 LONGEST_MESSAGE = 200  # characters of a message of the parser
 EMPTY_DOCUMENT = b"{}\n"
-MOST_DIGITS = {128: 38, 256: 76}  # bits of a decimal -> its digits
+MOST_DIGITS = {32: 9, 64: 18, 128: 38, 256: 76}  # bits of a decimal -> its digits
 FIRST_YEAR = 1970  # year of the time 0
 
 
@@ -114,28 +115,25 @@ def _parse(
     segment_bounds = _list_segment_bounds(weights)
     sizes = np.diff(bounds)
     is_exact = not _may_lose_digits(given_types, text)
-    try:
-        if not is_exact:
-            raise pa.ArrowInvalid("the parser may lose digits")
-        types = given_types
-        if infers:
-            # The first lines of a stream mostly have the types of all lines.
-            first_lines = text[: bounds[segment_bounds[1]]]
-            types = _replace_null_lists(_infer_types(first_lines, given_types))
-        return _read(text, types, "error" if infers else "ignore", int(sizes.max()))
-    except pa.ArrowInvalid:
-        pass  # some lines have to be changed or refused
     types = given_types
+    if is_exact:
+        with suppress(pa.ArrowInvalid):  # then some lines have to be changed or refused
+            if infers:
+                # The first lines of a stream mostly have the types of all lines.
+                first_lines = text[: bounds[segment_bounds[1]]]
+                types = _replace_null_lists(_infer_types(first_lines, given_types))
+            return _read(text, types, "error" if infers else "ignore", int(sizes.max()))
+        types = given_types
     strings = _find_strings(pa.struct(given_types))
     pieces: list[Any] = []  # the text of each segment
     longest = 0  # bytes in a line of the pieces
     trials = _Trials()
     # If types are inferred, each document may change them. And the one segment has just failed.
     may_try = not infers and len(segment_bounds) > 2
-    may_try = may_try and is_exact
     for start, stop in pairwise(segment_bounds):
         piece = text[bounds[start] : bounds[stop]]
-        if may_try and trials.accepts(piece, given_types):
+        may_try_piece = may_try and (is_exact or not _may_lose_digits(given_types, piece))
+        if may_try_piece and trials.accepts(piece, given_types):
             pieces.append(piece)
             longest = max(longest, int(sizes[start:stop].max()))
             continue
@@ -275,9 +273,13 @@ def _may_lose_digits(types: pa.Schema, text: memoryview) -> bool:
     fewest = _find_overflow(pa.struct(types))
     if fewest is None:
         return False
-    # A number, or text that may be one, with many digits or an exponent. Text may have escapes.
-    pattern = rb"""[:,\[\s"][-+]?(?:[0-9]{%d}|[0-9.]+[eE])|\\u00[2-6]""" % max(fewest, 1)
-    return re.search(pattern, text) is not None
+    many = b"[0-9]{%d}" % max(fewest, 1)
+    patterns = (
+        rb"[:,\[\s][-+]?(?:%s|[0-9.]+[eE])" % many,  # a number
+        rb'"[-+]?(?:%s[0-9.]*|[0-9.]+[eE][-+]?[0-9]+)"' % many,  # text that is a number
+        rb"\\u00(?:2[bBdDeE]|3[0-9]|[46]5)",  # a character of a number, as an escape
+    )
+    return re.search(b"|".join(patterns), text) is not None
 
 
 def _find_overflow(kind: pa.DataType) -> int | None:

@@ -133,7 +133,9 @@ def write_counted(
     }
     conditions = check_filters(filters, format_of(layout.format))
     needs_rows = chooser is not None or bool(conditions) or _needs_rows(layout, errors)
-    for part in read_ahead(slices, attrgetter("path")):
+    # Not all bytes may be needed.
+    head = 0 if conditions or chooser is not None else None
+    for part in read_ahead(slices, attrgetter("path"), head=head):
         if chooser is not None and chooser.is_done:
             return
         tail = len(part)

@@ -5,9 +5,9 @@ An example is `kind=CALL/timestamp_day=2026-11-22`.
 partition_by        directory                          for a column of
 codec               codec=4                            integers
 is_control          is_control=true                    bool
-kind, fault, key    fault=BAD_CHECKSUM                 text or bytes; other bytes than UTF-8 are
-                                                       escaped by "backslashreplace", and so is a
-                                                       backslash before what looks like an escape
+kind, fault, key    fault=BAD_CHECKSUM                 text or bytes; in bytes, what is not UTF-8
+                                                       is escaped by "backslashreplace", and so is
+                                                       a backslash before what looks like an escape
 timestamp:day       timestamp_day=2026-11-22           times, in UTC; also :year, :month, and :hour
                                                        (2026-11-22T13)
 _file               file=%2Fdata%2F0.log               a name without its "_", because readers skip

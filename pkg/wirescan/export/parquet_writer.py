@@ -163,9 +163,10 @@ class Sink:
 
 def check_compression(compression: str) -> None:
     """Raise ValueError for a name that is no Parquet codec of pyarrow."""
+    one_null = pa.table([pa.nulls(1)], ["empty"])
     try:
-        pq.ParquetWriter(pa.BufferOutputStream(), pa.schema([]), compression=compression).close()
-    except pa.ArrowException:
+        pq.write_table(one_null, pa.BufferOutputStream(), compression=compression)
+    except (pa.ArrowException, OSError):
         raise ValueError(
             "compression must be a Parquet codec such as zstd, snappy, gzip or none, not "
             f"{compression!r}"

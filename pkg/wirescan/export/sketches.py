@@ -299,7 +299,7 @@ def _hash_strings(
 
 
 def unify_floats(numbers: np.ndarray) -> np.ndarray:
-    """Return numbers as float64, in which equal ones have equal bytes, and so has each NaN."""
+    """Return numbers as float64. Equal numbers have equal bytes, and so have all NaNs."""
     unified = numbers.astype(np.float64) + 0.0  # -0.0 becomes 0.0
     unified[np.isnan(unified)] = np.nan
     return unified

@@ -7,6 +7,7 @@ reading.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from contextlib import nullcontext
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -137,10 +138,10 @@ def find_cuts_at_frames(
     total = get_size(path)
     if total - start <= size:
         return out
-    with open_ranges(path) as read:
+    with open_ranges(path) if has_checksums else nullcontext() as read:
         for starts, _ in walk(path, scan, start, limits=limits):
             for at in thin_out(starts, out[-1], size):
-                if not has_checksums or read_frame(read, at, total, scan, limits) is not None:
+                if read is None or read_frame(read, at, total, scan, limits) is not None:
                     out.append(at)
     return out
 

@@ -115,7 +115,7 @@ class Files:
     def __init__(self, paths: Sequence[str], format: Format):
         self._paths = list(paths)
         self._format = format
-        self._verified: dict[str, tuple[State, int]] = {}
+        self._verified: dict[str, tuple[State, int, bool]] = {}
 
     def list_present(
         self, progress: Mapping[str, FileProgress], *, was_read: bool = False
@@ -277,17 +277,23 @@ class Files:
                     return
         raise make_lost_file_error("gone before it was read", file.path)
 
-    def note_verified(self, path: str, state: State, end: int) -> None:
+    def note_verified(self, path: str, state: State, end: int, *, stays_so: bool = True) -> None:
         """Remember that a file in this state is the known file, without a whole frame after `end`.
 
         A file that changed recently is not remembered: it may change again without a new time.
+
+        stays_so: no frame is found after `end` later either, if the file does not change.
         """
         if state.time and time.time_ns() - state.time > RECENT:
-            self._verified[path] = state, end
+            self._verified[path] = state, end, stays_so
 
-    def is_verified(self, path: str, state: State, end: int) -> bool:
-        """Return whether `note_verified` had these arguments, and remembers them."""
-        return self._verified.get(path) == (state, end)
+    def is_verified(self, path: str, state: State, end: int, *, stays_so: bool = False) -> bool:
+        """Return whether `note_verified` had these arguments, and remembers them.
+
+        stays_so: only if it had `stays_so` too.
+        """
+        known_state, known_end, known_to_stay = self._verified.get(path, (None, 0, False))
+        return (known_state, known_end) == (state, end) and (known_to_stay or not stays_so)
 
     def _is_same(
         self, file: FileProgress, path: str, state: State, read_path: str | None = None

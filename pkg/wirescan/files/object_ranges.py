@@ -9,7 +9,7 @@ from __future__ import annotations
 import errno
 import time
 from collections.abc import Callable, Iterable, Iterator
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from functools import partial
 from typing import Any, TypeVar
 
@@ -22,10 +22,10 @@ from wirescan.files.translated import find_translator
 
 REQUESTS = 4  # ranges of an object that are read at the same time
 PART_BYTES = 8 << 20  # a range of at least two such parts is read in parts
-OBJECTS = 8  # that are opened, and read, at the same time
+OBJECTS = 8  # objects that are opened and read at the same time
 AHEAD_BYTES = 4 << 20  # an object of at most so many bytes is read ahead as a whole
-# Seconds in which what was read ahead is used: an iteration may pause, and the object may change.
-KEPT = 10
+# What was opened ahead is used for so long: an iteration may pause, and the object may change.
+KEEP_SECONDS = 10
 Item = TypeVar("Item")
 
 
@@ -35,13 +35,16 @@ class _OpenObject:
     Attributes:
         size: its bytes.
         first: its first bytes, if they were read ahead.
-        until: the time, by `time.monotonic`, up to which `open_ranges` uses it.
+        is_ahead: whether it was opened ahead, so that a while passes before it is read.
+        opened_at: the time when it was opened, by `time.monotonic`.
 
     Raises FileNotFoundError, OSError, ValueError.
     """
 
-    def __init__(self, url: str):
+    def __init__(self, url: str, *, is_ahead: bool = False):
         self._url = url
+        self.is_ahead = is_ahead
+        self.opened_at = time.monotonic()
         self._file_system, self._name = object_store.open_file_system(url)
         with name_url_in_errors(url):
             try:
@@ -51,7 +54,6 @@ class _OpenObject:
                 raise
             self.size = int(self._file.size())
         self.first = memoryview(b"")
-        self.until = 0.0
 
     def read_first(self, size: int) -> None:
         """Read the first bytes into memory, which is another request. Raises OSError."""
@@ -82,8 +84,12 @@ class _OpenObject:
                 raise convert_error(fault, self._url) from None
 
         yield read
-        if len(reads) + bool(self.first) > 1:
+        if len(reads) + self.is_ahead > 1:
             self._check_unchanged()
+
+    def close(self) -> None:
+        """Close pyarrow's file."""
+        self._file.close()
 
     def _check_unchanged(self) -> None:
         """Raise OSError if the object has been replaced since it was opened."""
@@ -104,13 +110,14 @@ def read_ahead(
 ) -> Iterator[Item]:
     """Yield items, and read the objects among them before they are needed.
 
-    While the caller works on one item, other threads open the objects of the next ones and read
-    those of at most AHEAD_BYTES. Until the next item is asked for, but at most for KEPT seconds,
-    `open_ranges` and `get_size` of the object use what was read. The first object is read alone. An
-    object that cannot be read is an error where the caller opens it.
+    While the caller works on one item, other threads open the objects of the next nine and read
+    those of at most AHEAD_BYTES. Until the next item is asked for, but not more than KEEP_SECONDS
+    after an object was opened, its `open_ranges` and `get_size` use what was read. The first object
+    is read alone. An object that cannot be read is an error where the caller opens it.
 
     items: paths, or what `find_path` finds a path of. Files are not read ahead.
-    head: read only so many first bytes of each object, such as 0. None: what is said above.
+    head: read only so many first bytes of each object, such as 0. None, the default: all bytes of
+        small objects.
     """
     items = list(items)
     paths = list(map(find_path, items))
@@ -122,7 +129,6 @@ def read_ahead(
         if opened is None:
             yield item
             continue
-        opened.until = time.monotonic() + KEPT
         _opened[path] = opened
         try:
             yield item
@@ -138,10 +144,10 @@ def _open_ahead(path: str, *, head: int | None) -> _OpenObject | None:
             return None
         if head is not None and find_translator(path) is not None:
             return None  # neither the head nor the size is that of the object
-        opened = _OpenObject(path)
+        opened = _OpenObject(path, is_ahead=True)
         small = opened.size if opened.size <= AHEAD_BYTES else 0
         opened.read_first(small if head is None else min(head, opened.size))
-    except (OSError, ValueError):
+    except Exception:
         return None  # the caller opens it too, and gets the error
     return opened
 
@@ -160,7 +166,8 @@ def find_opened_size(url: str) -> int | None:
 
 def _find_opened(url: str) -> _OpenObject | None:
     opened = _opened.get(url)
-    return opened if opened is not None and time.monotonic() <= opened.until else None
+    is_new = opened is not None and time.monotonic() - opened.opened_at <= KEEP_SECONDS
+    return opened if is_new else None
 
 
 @contextmanager
@@ -172,8 +179,11 @@ def open_ranges(url: str) -> Iterator[Callable[[int, int], memoryview]]:
     object is still the same: if it became shorter, pyarrow returns bytes that are not in it.
     Several threads may call the function. Raises FileNotFoundError, OSError.
     """
-    opened = _find_opened(url) or _OpenObject(url)
-    with opened.open_ranges() as read:
+    if (opened := _find_opened(url)) is not None:
+        with opened.open_ranges() as read:
+            yield read
+        return
+    with closing(_OpenObject(url)) as opened, opened.open_ranges() as read:
         yield read
 
 

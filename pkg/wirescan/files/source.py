@@ -385,11 +385,9 @@ def _drop_unreadable(source: str, names: list[str]) -> list[str]:
 
     source: the path, glob or directory that was listed. A file that it names itself stays.
     """
-
-    def is_readable(name: str) -> bool:
-        return name == source or find_translator(name) is None or exists(name)
-
-    readable = [name for name, is_one in zip(names, _map(is_readable, names)) if is_one]
+    translated = [name for name in names if name != source and find_translator(name) is not None]
+    missing = {name for name, is_there in zip(translated, _map(exists, translated)) if not is_there}
+    readable = [name for name in names if name not in missing]
     if not readable:
         raise _make_no_files_error(object_store.redact_url(source))
     return readable

@@ -42,7 +42,7 @@ def choose_topics(format: Format, patterns: str) -> Format:
         return replace(format, within=make_spec(format.within, topics=patterns))
     topics = "|".join(fnmatch.translate(name).removesuffix(r"\Z") for name in names)
     # A pattern is for one name: the lookahead ends at the next slash.
-    files = rf"{MOVED}((.*/)?(?=[^/]*/{NAME})({topics})-\d+({ID})?/)?{NAME}"
+    files = rf"{MOVED}((.*/)?(?=[^/]*/{NAME})({topics})-[0-9]+({ID})?/)?{NAME}"
     storage = replace(format.storage, files=files)
 
     def read(source: Any, **arguments: Any) -> FrameTable:

@@ -122,7 +122,6 @@ class GrowingFiles:
         self._sealed_files = SealedFiles(self._format.outermost, self._report_loss)
         self._waiting: dict[str, State] = {}  # files that are not begun yet because of the limits
         self._turn = ("", 0)  # the file that is read next, and up to which position
-        self._young: set[str] = set()  # verified files that are searched again when they are old
         self._cap: dict[tuple[int, int] | str, int] | None = None
 
     def measure_backlog(self, offset: Offset) -> dict[str, int]:
@@ -163,8 +162,8 @@ class GrowingFiles:
 
         Under "strict" the offset stops before damage. If damage is next, FrameError is raised.
         In other modes damage is read when a frame follows it, or when the file has not changed
-        for a minute. In every mode such a file ends where it ends: frames and damage that only the
-        end of the file shows are read then.
+        for a minute. In every mode, such a file counts as complete. Frames and damage that only its
+        end shows are read then.
 
         start: an earlier offset.
         max_bytes: the bytes of these frames, at most; one frame is always read.
@@ -189,7 +188,9 @@ class GrowingFiles:
             file = search.files.get(path)
             begin = file.end if file else 0
             size = self._limit_size(path, state, is_known=file is not None)
-            if size <= begin or self._is_searched(path, state, begin):
+            if size <= begin or self._files.is_verified(
+                path, state, begin, stays_so=_is_old(state)
+            ):
                 continue
             if file and file.cut and file != progress.get(path):
                 continue  # the next offset continues after that position
@@ -207,12 +208,6 @@ class GrowingFiles:
             search.files, progress, present, states, sealed, listed_at, self._has_no_bytes
         )
         return add_sealed(make_offset(search.files), sealed)
-
-    def _is_searched(self, path: str, state: State, begin: int) -> bool:
-        """Return whether another search for frames after `begin` would find nothing either."""
-        if not self._files.is_verified(path, state, begin):
-            return False
-        return path not in self._young or not _is_old(state)
 
     def _has_no_bytes(self, path: str, state: State) -> bool:
         """Return whether a file of which nothing was read has no whole frame."""
@@ -261,11 +256,8 @@ class GrowingFiles:
             elif file:
                 search.files[path] = file._replace(left=False)
             if end == begin and searched == state.size:
-                self._files.note_verified(path, state, begin)
-                if is_old:
-                    self._young.discard(path)
-                else:
-                    self._young.add(path)
+                # When the file is old, its end shows more.
+                self._files.note_verified(path, state, begin, stays_so=is_old)
             if searched < size:
                 search.turn = (path, self._turn[1] if path == self._turn[0] else size)
                 search.max_bytes = 0

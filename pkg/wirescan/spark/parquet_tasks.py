@@ -115,6 +115,8 @@ def to_parquet(
     """
     if writer not in WRITERS:
         raise ValueError(f"writer must be one of {', '.join(WRITERS)}, not {writer!r}")
+    if writer == "task":
+        check_compression(compression)
     begun = time.perf_counter()
     (directory,) = list_paths(out)
     use_session(spark, [*list_paths(paths), directory])
@@ -128,7 +130,6 @@ def to_parquet(
     layout = replace(layout, payloads=payloads)
     write = _write_with_spark
     if writer == "task":
-        check_compression(compression)
         write = partial(_write_in_tasks, file_bytes=file_bytes)
     else:
         # Hadoop's file systems take the URL as it is.

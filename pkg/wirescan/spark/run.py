@@ -146,9 +146,13 @@ class Reading:
             batches = log_batches(slices, self._iter_batches(slices), self.errors)
             yield from map(self.convert, batches)
 
+    def _read_ahead(self, slices: Sequence[Slice]) -> Iterator[Slice]:
+        """Yield slices, and read the next objects of a store unless a filter may exclude parts."""
+        return read_ahead(slices, attrgetter("path"), head=0 if self.filters else None)
+
     def _iter_batches(self, slices: Sequence[Slice]) -> Iterator[pa.RecordBatch]:
         """Yield the frames of slices in record batches of `columns`."""
-        for part in read_ahead(slices, attrgetter("path")):
+        for part in self._read_ahead(slices):
             yield from iter_batches(
                 part.path,
                 part.start,
@@ -172,7 +176,7 @@ class Reading:
     def _iter_tables(self, slices: Sequence[Slice]) -> Iterator[tuple[str, FrameTable]]:
         """Yield the frames of slices as tables, each with the path of its file."""
         set_default_options(self.store_options)
-        for part in read_ahead(slices, attrgetter("path")):
+        for part in self._read_ahead(slices):
             for table in iter_tables(
                 part.path,
                 part.start,

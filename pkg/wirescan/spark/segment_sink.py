@@ -258,7 +258,7 @@ class SegmentSink(DataSourceArrowWriter):
                 codec=self._codec,
             )
         except ValueError as error:
-            # Its rows count from here.
+            # The message counts rows from the first row of this run.
             raise ValueError(f"rows of {name} from offset {offset} on: {error}") from None
         self._add(partition, scan(data, check=False))
         partition.offset = offset + rows.num_rows

@@ -188,7 +188,7 @@ def write_files(
         for summary, batches, _ in write_counted(slices, layout, **options):
             total += summary
             for key, batch in batches:
-                group = repr(key)
+                group = repr(key)  # a text for each key; no path is made of it
                 keys[group] = key
                 sink.add(group, batch)
     written = [

@@ -78,7 +78,9 @@ def _describe(error: Exception, path: str, lexer: Any, parser: Any) -> str:
     if unexpected is None and not type(error).__module__.startswith("thriftpy2."):
         # thriftpy2 does not check what names are for, and fails where it uses them.
         problem = f"{type(error).__name__}: {text}"
-        return f"thriftpy2 fails up to line {lexer.lineno}, or in an included file ({problem})"
+        return (
+            f"thriftpy2 fails at or before line {lexer.lineno}, or in an included file ({problem})"
+        )
     if unexpected is None:
         return text
     place = f"line {unexpected['line']}"

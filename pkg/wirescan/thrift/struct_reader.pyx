@@ -3,7 +3,7 @@
 
 Each byte string is one struct, in the binary or the compact protocol: walk.pxd draws both. Fields
 are read as code that Apache Thrift generates reads them: a field that is not declared, or that has
-another type, is skipped; of a field or a key of a map that occurs twice, the last value counts.
+another type, is skipped. If a field or a key of a map occurs twice, the last value counts.
 
 Source: Apache Thrift, doc/specs/thrift-binary-protocol.md and thrift-compact-protocol.md.
 """

@@ -5,9 +5,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from fractions import Fraction
+from operator import attrgetter
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -23,6 +24,7 @@ from wirescan.reading.allowance import Allowance
 from wirescan.reading.chunked import iter_tables, scan_outermost
 from wirescan.reading.nested_groups import open_nested
 
+PATH = attrgetter("path")
 TAIL_PART = 1 << 20  # bytes at the end of a file that are searched together for the last rows
 
 
@@ -54,16 +56,20 @@ def plan_parts(
     Raises Failure if rows of standard input, a pipe or a compressed file have to be counted.
     """
     counter = _RowCounter(selection, errors, limits, check=check)
-    found = (selection.find_part(path, limits) for path in selection.read_ahead(files))
+
+    def find_parts(paths: Iterable[str]) -> Iterator[FilePart]:
+        found = (selection.find_part(path, limits) for path in paths)
+        return (part for part in found if part is not None)
+
     if selection.tail is not None:
         parts, skipped = counter.find_tail(files, selection.tail)
         return PartPlan(iter(parts), RowChooser(selection, errors, skipped=skipped))
     if isinstance(selection.sample, int):
-        parts = [part for part in found if part is not None]
-        total = sum(map(counter.count, parts))
+        parts = list(find_parts(read_ahead(files, head=0)))
+        total = sum(map(counter.count, read_ahead(parts, PATH)))
         numbers = draw_numbers(np.random.default_rng(selection.seed), total, selection.sample)
-        return PartPlan(iter(parts), RowChooser(selection, errors, numbers=numbers))
-    return PartPlan((part for part in found if part is not None), RowChooser(selection, errors))
+        return PartPlan(read_ahead(parts, PATH), RowChooser(selection, errors, numbers=numbers))
+    return PartPlan(find_parts(selection.read_ahead(files)), RowChooser(selection, errors))
 
 
 def plan_rows(
@@ -88,7 +94,7 @@ def plan_rows(
     if selection.tail is not None:
         paths, skipped = _find_tail_files(files, selection.tail, options)
     elif isinstance(selection.sample, int):
-        total = sum(_count_rows(path, options) for path in read_ahead(files))
+        total = sum(_count_rows(path, options) for path in selection.read_ahead(files))
         numbers = draw_numbers(np.random.default_rng(selection.seed), total, selection.sample)
     rest = replace(selection, conditions=())
     return paths, RowChooser(rest, errors, skipped=skipped, numbers=numbers)

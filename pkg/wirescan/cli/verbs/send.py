@@ -312,8 +312,7 @@ def is_json_object(line: bytes) -> bool:
     A byte order mark and the numbers NaN and Infinity are no JSON. A number may be of any size.
     """
     try:
-        # `json` reads bytes in UTF-16 too, and refuses integers of many digits.
-        value = json.loads(line.decode(), parse_int=float, parse_constant=_refuse_constant)
+        value = STRICT_JSON.decode(line.decode())
     except (ValueError, RecursionError):
         return False
     return isinstance(value, dict)
@@ -321,3 +320,7 @@ def is_json_object(line: bytes) -> bool:
 
 def _refuse_constant(name: str) -> None:
     raise ValueError(f"{name} is not a number of JSON")
+
+
+# `json` refuses integers of many digits. `json.loads` makes a new decoder in each call.
+STRICT_JSON = json.JSONDecoder(parse_int=float, parse_constant=_refuse_constant)

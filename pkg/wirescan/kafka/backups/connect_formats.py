@@ -93,9 +93,9 @@ def read_connect_headers(
 def weigh_records(records: FrameTable) -> np.ndarray:
     """Return how unlikely records are in other bytes, in bits: see `wirescan.frames.evidence`.
 
-    A record counts if its offset is above that of the one before, and that one's above that of the
-    one before it. The first one counts if the version of the segment is before it. So zeros, which
-    are whole records, do not count, and neither do the bytes after them.
+    A record counts if its offset and the offset before it both rise: three records in a row have
+    ascending offsets. The first one counts if the version of the segment is before it. So zeros,
+    which are whole records, do not count, and neither do the bytes after them.
     """
     offsets = records["offset"]
     rises = records["body"] > 0
