@@ -240,8 +240,8 @@ def scan_values(buffers, spans, *, check, bare, limits):
 
 
 cdef inline bint is_selected(bint message, const Head* outer, int first, int last) noexcept nogil:
-    # Messages may also have no envelope: the kinds LIFT and PLAIN. Bad bytes without an envelope have
-    # no known kind, so they count for every kind.
+    # Messages may also have no envelope: the kinds LIFT and PLAIN. Bad bytes without an envelope
+    # have no known kind, so they count for every kind.
     return (first <= outer.kind <= last or (message and outer.kind >= LIFT)
             or (outer.fault != OK and outer.kind == PLAIN))
 
