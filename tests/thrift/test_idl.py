@@ -439,7 +439,7 @@ def test_an_invalid_idl_is_refused(tmp_path, text):
 def test_a_failure_of_thriftpy2_names_the_line(tmp_path):
     path = tmp_path / "s.thrift"
     path.write_text('const string x = "a"\nstruct P {\n1: x a }')
-    with pytest.raises(ValueError, match="thriftpy2 fails up to line 3, .*IndexError: "):
+    with pytest.raises(ValueError, match="thriftpy2 fails at or before line 3, .*IndexError: "):
         thrift.fields(scan_messages(), idl=path)
 
 
