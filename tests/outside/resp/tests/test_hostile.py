@@ -193,3 +193,7 @@ def test_too_many_values():
     assert len(partial) == 150
     laws.places_are_in_their_frames(partial)
     assert partial["size"][0] == frames["size"][0]
+
+
+def test_a_line_that_ends_with_lf_alone_at_the_limit_of_a_frame():
+    laws.chunks_change_nothing(PACKAGE, b":000\n", [4], limits=Limits(frame=5))

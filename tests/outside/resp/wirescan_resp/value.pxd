@@ -60,6 +60,7 @@ cdef inline Fault read_line(Reader* r, Element* value) noexcept nogil:
     if value.size > longest:
         return <Fault>BAD_LINE
     if line_break == r.end:
+        value.needed -= 1                       # a bad line may end with LF alone
         return SHORT
     if line_break[0] != c"\r":
         return <Fault>BAD_LINE
