@@ -11,7 +11,7 @@ from tests.support.slow_store import SlowStore
 from wirescan import FrameError, kafka
 from wirescan.cli.main import main
 from wirescan.export.parquet import convert
-from wirescan.files import object_ranges
+from wirescan.files import object_ranges, object_store
 from wirescan.files.object_ranges import OBJECTS, REQUESTS, read_ahead
 from wirescan.files.source import get_size, get_sizes, read_range
 from wirescan.kafka import encode_batch
@@ -262,3 +262,20 @@ def test_a_sample_reads_each_object_twice(segments, capsys):
     assert len(store.ranges) == 3 * COUNT  # with those that identify each object
     assert 1 < store.most_at_once <= OBJECTS
     assert capsys.readouterr().out.count("vv") > 3
+
+
+def test_an_empty_object_is_listed(segments, monkeypatch):
+    """Azure has such objects in the place of directories."""
+    listed = []
+    original = object_store.list_objects
+
+    def list_objects(url, *arguments):
+        listed.append(url)
+        return original(url, *arguments)
+
+    monkeypatch.setattr(object_store, "list_objects", list_objects)
+    segments["empty"] = b""
+    with SlowStore(b"", 0, segments) as store:
+        urls = list(map(store.make_url, segments))
+        assert len(wirescan.scan(urls, "kafka.records")) == COUNT
+        assert listed == [store.make_url("empty")]

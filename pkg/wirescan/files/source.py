@@ -394,8 +394,7 @@ def _drop_unreadable(source: str, names: list[str]) -> list[str]:
 
 
 def _list_store(url: str, files: str | None, ignore: str | None) -> list[File]:
-    size = object_ranges.find_opened_size(url)
-    if size is not None:
+    if size := object_ranges.find_opened_size(url):  # an empty object may stand for a directory
         return [File(url, size)]
     left_out: list[str] = []
 
