@@ -82,6 +82,12 @@ def test_decimals_have_all_digits_or_are_refused(kind):
             assert unscaled.denominator > 1 or abs(unscaled) >= 10**precision, text
 
 
+def test_a_refused_decimal_is_shown_as_it_is_written():
+    decoder = JsonDecoder(pa.schema([("d", pa.decimal128(38, 2))]))
+    _, reasons = decoder.decode(pa.array([b'{"d":0.12345678901234567890123}']))
+    assert "failed to convert 0.12345678901234567890123 to decimal128" in reasons[0].as_py()
+
+
 @pytest.mark.parametrize(
     "odd, most",
     [

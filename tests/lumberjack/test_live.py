@@ -550,6 +550,8 @@ def test_a_client_refuses_what_is_no_name_of_a_host(host):
     with pytest.raises(ValueError, match="is no name of a host: ") as raised:
         Client(host, 5044)
     assert type(raised.value) is ValueError
+    with pytest.raises(TypeError, match="host must be a str, not bytes"):
+        Client(host.encode(), 5044)
 
 
 def test_a_client_whose_block_fails_does_not_wait():
